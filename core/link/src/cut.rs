@@ -55,14 +55,14 @@ impl<'a> Run<'a> {
             Some(cut) => (cut.header_len, cut.payload_len),
             None => (head.len(), usize::MAX),
         };
-        let room = if head.is_empty() { segment_len } else { 0 };
+        let datagram_left = if head.is_empty() { segment_len } else { 0 };
         Pieces {
             head,
             header_len,
             payload: self.frame.payload,
             open: &[],
             segment_len,
-            room,
+            datagram_left,
         }
     }
 
@@ -83,11 +83,11 @@ impl<'a> Run<'a> {
         is_headless.then(|| self.frame.payload.iter().map(|slice| &**slice))
     }
 
-    /// Returns the datagrams selected by `kept` as a frame of their own, or `None` if there are
-    /// none. `heads` receives their headers, and `payload` the slices of their payload.
+    /// Returns the datagrams selected by `is_selected` as a frame of their own, or `None` if there
+    /// are none. `heads` receives their headers, and `payload` the slices of their payload.
     pub(crate) fn only<'b>(
         &self,
-        kept: impl Fn(usize) -> bool,
+        is_selected: impl Fn(usize) -> bool,
         heads: &'b mut Vec<u8>,
         payload: &'b mut Vec<IoSlice<'a>>,
     ) -> Option<TxFrame<'b>>
@@ -96,8 +96,8 @@ impl<'a> Run<'a> {
     {
         heads.clear();
         let mut first = 0;
-        while let Some(from) = (first..self.count).find(|&index| kept(index)) {
-            let end = (from..self.count).find(|&index| !kept(index));
+        while let Some(from) = (first..self.count).find(|&index| is_selected(index)) {
+            let end = (from..self.count).find(|&index| !is_selected(index));
             let end = end.unwrap_or(self.count);
             heads.extend_from_slice(self.heads_of(from..end));
             payload.extend(self.payload_of(from..end).map(IoSlice::new));
@@ -178,7 +178,7 @@ fn count_of(cut: Segments, head_len: usize, payload_len: usize) -> usize {
     }
     assert!(
         head_len > 0 && head_len.is_multiple_of(header_len),
-        "head is not whole headers"
+        "head is not a multiple of the header length"
     );
     let count = head_len / header_len;
     let least = (count - 1) * segment_len;
@@ -198,17 +198,17 @@ pub struct Pieces<'a> {
     open: &'a [u8],
     segment_len: usize,
     /// Bytes of payload still to be added to the current datagram.
-    room: usize,
+    datagram_left: usize,
 }
 
 impl<'a> Iterator for Pieces<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        if self.room == 0 && self.header_len == 0 {
-            self.room = self.segment_len;
+        if self.datagram_left == 0 && self.header_len == 0 {
+            self.datagram_left = self.segment_len;
         }
-        while self.room > 0 {
+        while self.datagram_left > 0 {
             if self.open.is_empty() {
                 let Some((first, rest)) = self.payload.split_first() else {
                     break;
@@ -216,9 +216,9 @@ impl<'a> Iterator for Pieces<'a> {
                 (self.open, self.payload) = (first, rest);
                 continue;
             }
-            let (piece, rest) = self.open.split_at(self.open.len().min(self.room));
+            let (piece, rest) = self.open.split_at(self.open.len().min(self.datagram_left));
             self.open = rest;
-            self.room -= piece.len();
+            self.datagram_left -= piece.len();
             return Some(piece);
         }
         if self.head.is_empty() {
@@ -226,7 +226,7 @@ impl<'a> Iterator for Pieces<'a> {
         }
         let (header, rest) = self.head.split_at(self.header_len);
         self.head = rest;
-        self.room = self.segment_len;
+        self.datagram_left = self.segment_len;
         Some(header)
     }
 }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn run_deals_payload_out_behind_headers() {
+    fn run_distributes_payload_behind_headers() {
         let payload = [
             IoSlice::new(b"abcde"),
             IoSlice::new(b""),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_headers_lies_in_one_piece() {
+    fn run_without_headers_is_contiguous() {
         let payload = [IoSlice::new(b"abcdefgh"), IoSlice::new(b"ij")];
         let mut cut = Segments {
             header_len: 0,
@@ -312,7 +312,7 @@ mod tests {
             segments: None,
         };
         assert_eq!(datagrams(&frame), [b"body"]);
-        assert_eq!(datagrams(&TxFrame::whole(b"x")), [b"x"]);
+        assert_eq!(datagrams(&TxFrame::contiguous(b"x")), [b"x"]);
     }
 
     #[test]
@@ -359,13 +359,13 @@ mod tests {
         };
         for frame in [with_headers, without, single] {
             let (run, all) = (Run::new(&frame), datagrams(&frame));
-            for kept in 0..1_usize << run.count {
-                let is_kept = |index: usize| kept >> index & 1 == 1;
-                let wanted = (0..run.count).filter(|&index| is_kept(index));
-                let wanted: Vec<_> = wanted.map(|index| all[index].clone()).collect();
+            for chosen in 0..1_usize << run.count {
+                let is_chosen = |index: usize| chosen >> index & 1 == 1;
+                let expected = (0..run.count).filter(|&index| is_chosen(index));
+                let expected: Vec<_> = expected.map(|index| all[index].clone()).collect();
                 let (mut heads, mut slices) = (vec![0xa5], Vec::new());
-                let only = run.only(is_kept, &mut heads, &mut slices);
-                assert_eq!(only.map_or(Vec::new(), |only| datagrams(&only)), wanted);
+                let only = run.only(is_chosen, &mut heads, &mut slices);
+                assert_eq!(only.map_or(Vec::new(), |only| datagrams(&only)), expected);
             }
             let mut copy = vec![0xa5];
             for (index, datagram) in all.iter().enumerate() {

@@ -123,7 +123,8 @@ impl<L: Link> Fault<L> {
             };
             let full = held.due <= now
                 && matches!(
-                    self.inner.transmit(held.peer, &TxFrame::whole(&held.frame)),
+                    self.inner
+                        .transmit(held.peer, &TxFrame::contiguous(&held.frame)),
                     Err(TxError::Full)
                 );
             if full || held.due > now {
@@ -181,7 +182,11 @@ impl<L: Link> Fault<L> {
             self.counters.reordered += 1;
         } else if fate.leaves_in_run() {
             // Already sent with the run.
-        } else if self.inner.transmit(peer, &TxFrame::whole(&frame)).is_ok() {
+        } else if self
+            .inner
+            .transmit(peer, &TxFrame::contiguous(&frame))
+            .is_ok()
+        {
             self.release_overtaken();
         } else {
             self.hold(peer, &frame, Duration::ZERO, false);

@@ -20,7 +20,7 @@ pub struct TxFrame<'a> {
 impl<'a> TxFrame<'a> {
     /// Returns a frame that is contiguous in memory.
     #[must_use]
-    pub fn whole(bytes: &'a [u8]) -> Self {
+    pub fn contiguous(bytes: &'a [u8]) -> Self {
         TxFrame {
             head: bytes,
             payload: &[],

@@ -112,7 +112,7 @@ pub struct Packet {
     broadcast: Header,
     tx_buf: Box<[u8]>,
     intake: Intake,
-    /// Sends refused for lack of room since the last accepted one.
+    /// Sends refused by a full queue since the last accepted one.
     refusals: u32,
     /// Frames dropped by the kernel, to be reported as notices.
     drops_pending: u32,

@@ -297,7 +297,7 @@ mod tests {
             },
         )
         .unwrap();
-        b.transmit(0, &TxFrame::whole(b"back")).unwrap();
+        b.transmit(0, &TxFrame::contiguous(b"back")).unwrap();
         assert_eq!(
             a.receive(8, &mut |frame| assert_eq!(frame.head, b"back")),
             1

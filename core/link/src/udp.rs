@@ -131,7 +131,7 @@ pub struct Udp {
     notices: VecDeque<Notice>,
     /// Drops not reported yet.
     drops_pending: u32,
-    /// Sends refused for lack of room since the last accepted one.
+    /// Sends refused by a full queue since the last accepted one.
     refusals: u32,
     /// Link for peers with addresses of the other family.
     second: Option<Second>,
@@ -253,7 +253,7 @@ impl Udp {
     /// Reports an MTU for all peers on `host`. (If this host's own kernel reports it, the port is
     /// not even known.)
     fn notice_mtu(&mut self, host: IpAddr, frame_len_max: usize) {
-        let room = NOTICES_MAX - self.notices.len();
+        let left = NOTICES_MAX - self.notices.len();
         let there = self
             .peers
             .matching(|to| to.to_std().is_some_and(|to| to.ip() == host));
@@ -261,7 +261,7 @@ impl Udp {
             peer,
             frame_len_max,
         });
-        self.notices.extend(notices.take(room));
+        self.notices.extend(notices.take(left));
     }
 
     fn frame_len_passing(&self, error: &SocketError) -> usize {

@@ -49,7 +49,7 @@ const QUEUE: u8 = 0;
 /// Bytes that the kernel reserves before a received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 
-/// Possible chunk lengths in bytes. The smaller one with room for a frame is used; the kernel
+/// Possible chunk lengths in bytes. The smaller one that fits a frame is used; the kernel
 /// accepts none longer than a page.
 const CHUNK_LENS: [u32; 2] = [2048, 4096];
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links between two hosts: beside IP, and while the network changes.
-#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -30,7 +30,7 @@ fn packet_and_ip_share_an_interface() {
         right.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         for number in 0..200_u32 {
             let bytes = number.to_be_bytes();
-            a.transmit(1, &TxFrame::whole(&bytes)).unwrap();
+            a.transmit(1, &TxFrame::contiguous(&bytes)).unwrap();
             left.send(&bytes).unwrap();
             let mut buf = [0xa5; 16];
             assert_eq!(right.recv(&mut buf).unwrap(), 4);
@@ -62,7 +62,7 @@ fn missing_host_is_not_a_link_error() {
         let b = lab.on(1, || open_packet("eth0", method));
         a.connect(1, &b.local_addr()).unwrap();
         drop(b);
-        a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+        a.transmit(1, &TxFrame::contiguous(b"to nobody")).unwrap();
         assert_eq!(a.receive(64, &mut |_| {}), 0);
     }
 }
@@ -78,7 +78,8 @@ fn broadcast_reaches_every_process_of_the_other_host() {
             lab.on(1, || open_packet("eth0", method)),
             lab.on(1, || open_packet("eth0", method)),
         ];
-        a.transmit(BROADCAST, &TxFrame::whole(&[7; 64])).unwrap();
+        a.transmit(BROADCAST, &TxFrame::contiguous(&[7; 64]))
+            .unwrap();
         for other in &mut others {
             assert_eq!(receive_one(other), [7; 64]);
         }
@@ -101,7 +102,7 @@ fn shrunken_mtu_is_reported_with_its_peer() {
     assert_eq!(most, 1472);
     lab.ip(0, &["link", "set", "eth0", "mtu", "1000"]);
     let long = vec![0xa5; most];
-    let refused = a.transmit(5, &TxFrame::whole(&long));
+    let refused = a.transmit(5, &TxFrame::contiguous(&long));
     assert!(
         matches!(refused, Err(TxError::TooLong { frame_len_max: 972 })),
         "{refused:?}"
@@ -128,7 +129,7 @@ fn shrunken_mtu_is_reported_with_its_peer() {
         segments,
     };
     assert!(matches!(a.transmit(5, &run), Err(TxError::TooLong { .. })));
-    a.transmit(5, &TxFrame::whole(&long[..972])).unwrap();
+    a.transmit(5, &TxFrame::contiguous(&long[..972])).unwrap();
     assert_eq!(receive_one(&mut b).len(), 972);
 }
 
@@ -144,12 +145,12 @@ fn packet_reports_the_current_mtu() {
         assert_eq!(a.caps().frame_len_max, 1496);
         lab.ip(0, &["link", "set", "eth0", "mtu", "1000"]);
         let long = vec![0xa5; a.caps().frame_len_max];
-        let refused = lab.on(0, || a.transmit(1, &TxFrame::whole(&long)));
+        let refused = lab.on(0, || a.transmit(1, &TxFrame::contiguous(&long)));
         assert!(
             matches!(refused, Err(TxError::TooLong { frame_len_max: 996 })),
             "{refused:?}"
         );
-        a.transmit(1, &TxFrame::whole(&long[..996])).unwrap();
+        a.transmit(1, &TxFrame::contiguous(&long[..996])).unwrap();
         assert_eq!(receive_one(&mut b).len(), 996);
         lab.ip(0, &["link", "set", "eth0", "mtu", "1500"]);
     }
@@ -169,8 +170,8 @@ fn frame_longer_than_the_receive_slot_is_refused_and_counted() {
         }
         let mut a = lab.on(0, || open_packet("eth0", method));
         a.connect(1, &b.local_addr()).unwrap();
-        a.transmit(1, &TxFrame::whole(&[1; 8000])).unwrap();
-        a.transmit(1, &TxFrame::whole(&[2; 1496])).unwrap();
+        a.transmit(1, &TxFrame::contiguous(&[1; 8000])).unwrap();
+        a.transmit(1, &TxFrame::contiguous(&[2; 1496])).unwrap();
         assert_eq!(receive_one(&mut b), [2; 1496]);
         let refused = b.poll_notice();
         assert!(
@@ -199,7 +200,7 @@ fn interface_down_is_reported_and_recovers() {
         let polls = if method == ReceiveBy::Ring { 64 } else { 1 };
         let notice = (0..polls).find_map(|_| a.poll_notice());
         assert!(matches!(notice, Some(Notice::Down(_))), "{notice:?}");
-        let sent = a.transmit(1, &TxFrame::whole(b"into the void"));
+        let sent = a.transmit(1, &TxFrame::contiguous(b"into the void"));
         assert!(matches!(sent, Err(TxError::System(_))), "{sent:?}");
         let config = PacketConfig::new(InterfaceRef::Name("eth0".into()), 1);
         let Err(LinkError::System { errno, .. }) = lab.on(0, || Packet::open(&config)) else {
@@ -208,7 +209,7 @@ fn interface_down_is_reported_and_recovers() {
         assert_eq!(errno.raw_os_error(), Some(libc::ENETDOWN));
         lab.ip(0, &["link", "set", "eth0", "up"]);
         let start = Instant::now();
-        while a.transmit(1, &TxFrame::whole(&[9; 64])).is_err() {
+        while a.transmit(1, &TxFrame::contiguous(&[9; 64])).is_err() {
             assert!(
                 start.elapsed() < TEST_TIMEOUT,
                 "the interface does not come back"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The raw Ethernet link on the loopback of a namespace of its own, where the kernel returns frames
 //! like a wire.
-#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -23,7 +23,7 @@ fn frames_reach_their_endpoint() {
     for method in METHODS {
         let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", method)));
         a.connect(2, &b.local_addr()).unwrap();
-        a.transmit(2, &TxFrame::whole(b"for b")).unwrap();
+        a.transmit(2, &TxFrame::contiguous(b"for b")).unwrap();
         assert_eq!(received(&mut b), [b"for b"]);
         assert!(received(&mut a).is_empty() && received(&mut c).is_empty());
     }
@@ -36,7 +36,8 @@ fn broadcast_reaches_all_but_its_sender() {
     };
     for method in METHODS {
         let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", method)));
-        a.transmit(BROADCAST, &TxFrame::whole(b"to all")).unwrap();
+        a.transmit(BROADCAST, &TxFrame::contiguous(b"to all"))
+            .unwrap();
         assert_eq!(received(&mut b), [b"to all"]);
         assert_eq!(received(&mut c), [b"to all"]);
         assert!(received(&mut a).is_empty());
@@ -55,7 +56,7 @@ fn overflow_is_reported_frame_by_frame() {
         let mut b = lab.on(0, || Packet::open(&config).unwrap());
         a.connect(0, &b.local_addr()).unwrap();
         for _ in 0..100 {
-            a.transmit(0, &TxFrame::whole(&[0xa5; 1000])).unwrap();
+            a.transmit(0, &TxFrame::contiguous(&[0xa5; 1000])).unwrap();
         }
         let arrived = received(&mut b).len();
         let mut dropped = 0;
@@ -106,7 +107,7 @@ fn ring_delivers_every_frame_in_every_lap() {
         let frame =
             |index: usize| vec![(lap * slot_count + index).to_le_bytes()[0]; 100 + 17 * index];
         for index in 0..slot_count {
-            a.transmit(0, &TxFrame::whole(&frame(index))).unwrap();
+            a.transmit(0, &TxFrame::contiguous(&frame(index))).unwrap();
         }
         assert_eq!(
             received(&mut b),
@@ -116,13 +117,13 @@ fn ring_delivers_every_frame_in_every_lap() {
     }
     // One frame too many, and its successor: the ring is full, and then no longer.
     for _ in 0..=slot_count {
-        a.transmit(0, &TxFrame::whole(&[7; 64])).unwrap();
+        a.transmit(0, &TxFrame::contiguous(&[7; 64])).unwrap();
     }
     assert_eq!(received(&mut b).len(), slot_count);
     let dropped = b.poll_notice();
     assert!(matches!(dropped, Some(Notice::Dropped(_))), "{dropped:?}");
     assert!(b.poll_notice().is_none());
-    a.transmit(0, &TxFrame::whole(&[8; 64])).unwrap();
+    a.transmit(0, &TxFrame::contiguous(&[8; 64])).unwrap();
     assert_eq!(received(&mut b), [[8; 64]]);
 }
 
@@ -138,6 +139,6 @@ fn without_a_ring_frames_arrive_by_calls() {
     assert!(!a.caps().polls_memory);
     let mut b = lab.on(1, || open_packet("eth0", ReceiveBy::Ring));
     b.connect(0, &a.local_addr()).unwrap();
-    b.transmit(0, &TxFrame::whole(b"hello")).unwrap();
+    b.transmit(0, &TxFrame::contiguous(b"hello")).unwrap();
     assert_eq!(received(&mut a), [b"hello"]);
 }

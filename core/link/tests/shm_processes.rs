@@ -79,12 +79,13 @@ fn child() {
     .unwrap();
     let memory = vec![0x5c_u8; MEMORY_LEN];
     let hello = format!("{pid} {name} {}", memory.as_ptr() as u64);
-    link.transmit(0, &TxFrame::whole(hello.as_bytes())).unwrap();
+    link.transmit(0, &TxFrame::contiguous(hello.as_bytes()))
+        .unwrap();
     loop {
         let mut frames = Vec::new();
         link.receive(64, &mut |frame| frames.push(frame.head.to_vec()));
         for frame in frames {
-            while let Err(TxError::Full) = link.transmit(0, &TxFrame::whole(&frame)) {
+            while let Err(TxError::Full) = link.transmit(0, &TxFrame::contiguous(&frame)) {
                 thread::yield_now();
             }
         }
@@ -149,7 +150,7 @@ fn frames_bounce_between_sleeping_processes() {
     let _child = start_child(&link, job);
     connect_to_child(&mut link);
     for number in 0..5000u32 {
-        link.transmit(1, &TxFrame::whole(&number.to_le_bytes()))
+        link.transmit(1, &TxFrame::contiguous(&number.to_le_bytes()))
             .unwrap();
         assert_eq!(next_frame(&mut link), number.to_le_bytes());
     }
@@ -174,7 +175,7 @@ fn killed_peer_is_reported_once_and_leaves_nothing() {
     };
     assert!(matches!(notice, Notice::PeerDied(1)), "{notice:?}");
     assert!(link.poll_notice().is_none());
-    let late = link.transmit(1, &TxFrame::whole(b"late"));
+    let late = link.transmit(1, &TxFrame::contiguous(b"late"));
     assert!(matches!(late, Err(TxError::NotConnected(1))), "{late:?}");
     assert_eq!(sockets_of(job), 1);
     drop(link);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The AF_XDP link between two hosts, in both modes: alone, beside IP and beside `packet`.
-#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -65,7 +65,7 @@ fn receive_one(link: &mut impl Link) -> Vec<u8> {
 /// Checks that a frame from `from` reaches `to`, its peer 1.
 fn passes(from: &mut impl Link, to: &mut impl Link, byte: u8) {
     from.connect(1, &to.local_addr()).unwrap();
-    from.transmit(1, &TxFrame::whole(&[byte; 64])).unwrap();
+    from.transmit(1, &TxFrame::contiguous(&[byte; 64])).unwrap();
     assert_eq!(receive_one(to), [byte; 64]);
 }
 
@@ -117,7 +117,7 @@ fn ip_works_beside_it() {
         right.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         for number in 0..200_u32 {
             let bytes = number.to_be_bytes();
-            a.transmit(1, &TxFrame::whole(&bytes)).unwrap();
+            a.transmit(1, &TxFrame::contiguous(&bytes)).unwrap();
             left.send(&bytes).unwrap();
             let mut buf = [0xa5; 16];
             assert_eq!(right.recv(&mut buf).unwrap(), 4);
@@ -184,7 +184,7 @@ fn last_process_detaches_the_program() {
         // The founder leaves with frames that it has not received.
         from.connect(2, &first.local_addr()).unwrap();
         for _ in 0..100 {
-            from.transmit(2, &TxFrame::whole(&[3; 1000])).unwrap();
+            from.transmit(2, &TxFrame::contiguous(&[3; 1000])).unwrap();
         }
         drop(first);
         passes(&mut from, &mut second, 4);
@@ -260,7 +260,10 @@ fn chunks_are_reused() {
         for number in 0..20_000_u32 {
             let at = number as usize % 2;
             let bytes = number.to_be_bytes();
-            while from.transmit(number % 2, &TxFrame::whole(&bytes)).is_err() {}
+            while from
+                .transmit(number % 2, &TxFrame::contiguous(&bytes))
+                .is_err()
+            {}
             assert_eq!(receive_one(&mut both[at]), bytes);
         }
     }
@@ -277,7 +280,7 @@ fn idle_receiver_does_not_block_others() {
         from.connect(2, &idle.local_addr()).unwrap();
         let mut sent = 0;
         while sent < 5000 {
-            sent += usize::from(from.transmit(2, &TxFrame::whole(&[1; 64])).is_ok());
+            sent += usize::from(from.transmit(2, &TxFrame::contiguous(&[1; 64])).is_ok());
         }
         for byte in 0..100 {
             passes(&mut from, &mut busy, byte);
@@ -356,7 +359,7 @@ fn interface_down_is_reported_to_senders_and_recovers() {
         a.connect(1, &b.local_addr()).unwrap();
         lab.ip(0, &["link", "set", "eth0", "down"]);
         for _ in 0..300 {
-            let sent = a.transmit(1, &TxFrame::whole(b"into the void"));
+            let sent = a.transmit(1, &TxFrame::contiguous(b"into the void"));
             let Err(portolan_link::TxError::System(error)) = sent else {
                 panic!("{sent:?}");
             };
@@ -370,7 +373,7 @@ fn interface_down_is_reported_to_senders_and_recovers() {
                 start.elapsed() < TEST_TIMEOUT,
                 "the interface does not come back"
             );
-            let _ = a.transmit(1, &TxFrame::whole(&[9; 64]));
+            let _ = a.transmit(1, &TxFrame::contiguous(&[9; 64]));
             b.receive(64, &mut |frame| got = frame.head.to_vec());
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// idle host. A shorter time costs messages, a longer one leaves the wire idle.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(3);
 
-/// Upper bound of that time, which doubles while a host does not answer.
+/// Upper bound of that time, which doubles while a host does not reply.
 const REPORT_TIMEOUT_MAX: Duration = Duration::from_millis(400);
 
 /// Lost pieces considered for combination with another one. The blocks in flight have some hundreds

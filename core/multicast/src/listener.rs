@@ -55,7 +55,7 @@ impl Listener {
         }
     }
 
-    /// Handles a datagram. `limit` is one past the last block for which there is room.
+    /// Handles a datagram. `limit` is one past the last block that fits in memory.
     pub fn on_datagram(
         &mut self,
         header: &Header,
@@ -70,7 +70,7 @@ impl Listener {
         let Some(last) = header.pieces.iter().max().filter(|_| is_sound) else {
             return;
         };
-        // A datagram without room for its block is not recorded, because recording it would grant
+        // A datagram whose block does not fit is not recorded, because recording it would grant
         // further datagrams.
         if block >= limit {
             return;

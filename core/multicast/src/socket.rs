@@ -152,7 +152,7 @@ impl Socket {
         net::receive_buffer_len(self.fd()).map_or(0, |len| len as u64)
     }
 
-    /// Sends the run. Returns `false` if there is no room for all of it at present.
+    /// Sends the run. Returns `false` if the socket cannot take all of it at present.
     ///
     /// # Errors
     /// Returns the error of the failed call.

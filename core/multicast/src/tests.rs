@@ -16,7 +16,7 @@ const WINDOW: u64 = 64;
 /// Valid lengths of a block in bytes.
 const LENS: std::ops::RangeInclusive<usize> = 72..=(1 << 20) + 72;
 
-/// Blocks that the source keeps, and for which hosts have room.
+/// Blocks that the source and each host can hold.
 const BLOCKS_HELD: u64 = 6;
 
 struct Host {
@@ -200,8 +200,8 @@ fn failed_hosts_are_not_awaited() {
     for seed in 0..20 {
         let mut net = Net::new(seed, &[0.05; 4], 30);
         let moment = net.random.random_range(1..1500);
-        for turn in 0.. {
-            if turn == moment {
+        for step in 0.. {
+            if step == moment {
                 net.hosts.get_mut(&2).unwrap().has_failed = true;
                 // Until its failure is reported, it may only delay the other hosts.
                 for _ in 0..1000 {
@@ -209,7 +209,7 @@ fn failed_hosts_are_not_awaited() {
                 }
                 net.caster.remove_member(2);
             }
-            if !net.step() && turn > moment {
+            if !net.step() && step > moment {
                 break;
             }
         }
@@ -318,5 +318,5 @@ fn arbitrary_datagrams_do_not_panic() {
         let report = listener.take_report();
         assert!(report.is_none_or(|report| report.missing.len() <= 512));
     }
-    assert!(taken > 0, "nothing was whole");
+    assert!(taken > 0, "no block was complete");
 }

@@ -170,7 +170,7 @@ impl Seals {
         if let Transmit::Frame { bytes, .. } = transmit
             && is_handshake(bytes)
         {
-            return send(&TxFrame::whole(bytes));
+            return send(&TxFrame::contiguous(bytes));
         }
         let cut = Cut::new(transmit, payload);
         if self.seal(transmit.way(), &cut).is_none() {
@@ -182,7 +182,7 @@ impl Seals {
         for call in self.sealed.chunks(per_call * sealed_len) {
             if call.len() <= sealed_len {
                 // Links have a faster path for a frame in one piece.
-                send(&TxFrame::whole(call))?;
+                send(&TxFrame::contiguous(call))?;
                 continue;
             }
             send(&TxFrame {

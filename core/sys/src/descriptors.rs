@@ -62,16 +62,16 @@ mod tests {
     fn closing_in_this_thread_is_independent_of_other_threads() {
         let (mut reader, writer) = io::pipe().unwrap();
         let (retained_reader, mut retained_writer) = io::pipe().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             unshare_except(retained_reader.as_fd()).unwrap();
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             let mut byte = [0];
             (&retained_reader).read_exact(&mut byte).unwrap();
             // By now its number may be another thread's descriptor.
             (byte[0], retained_reader)
         });
-        told.recv().unwrap();
+        receiver.recv().unwrap();
         drop(writer);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         retained_writer.write_all(b"x").unwrap();

@@ -39,8 +39,8 @@ pub fn ring(socket: impl AsFd) {
     send(socket, &[BELL]);
 }
 
-/// Reports that this end is about to be closed by a live process. If this is missing, or finds no
-/// room, the other end assumes that the process died.
+/// Reports that this end is about to be closed by a live process. If this is missing, or does not
+/// fit, the other end assumes that the process died.
 pub fn bid_farewell(socket: impl AsFd) {
     send(socket, &[FAREWELL]);
 }

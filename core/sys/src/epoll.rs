@@ -57,7 +57,7 @@ impl Epoll {
     /// # Errors
     /// Returns the error of `epoll_ctl`.
     pub fn add_raw(&self, fd: RawFd, token: u64) -> io::Result<()> {
-        // SAFETY: the kernel only looks the number up during this call, and refuses one that is not
+        // SAFETY: the kernel only resolves the number during this call, and refuses one that is not
         // open.
         match self.add(unsafe { BorrowedFd::borrow_raw(fd) }, token) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

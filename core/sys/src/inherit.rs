@@ -287,9 +287,9 @@ mod tests {
         let mut command = Command::new("cat");
         command.arg("/proc/self/status");
         run_on(&mut command, &[first]);
-        let said = command.output().unwrap();
+        let output = command.output().unwrap();
         assert_eq!(
-            list(&String::from_utf8(said.stdout).unwrap()),
+            list(&String::from_utf8(output.stdout).unwrap()),
             first.to_string()
         );
         let mut nowhere = Command::new("true");

@@ -46,7 +46,7 @@ impl PmiLibrary {
     /// Loads the first of `names` that exists, and connects to the launcher.
     ///
     /// # Errors
-    /// Fails if no library can be loaded, or the launcher does not answer.
+    /// Fails if no library can be loaded, or the launcher does not reply.
     pub fn init(names: &[String]) -> Result<PmiLibrary, ForeignError> {
         // Its plugins, such as the one for authentication, need its names.
         let library = Library::open(names, Names::Global)?;

@@ -104,7 +104,7 @@ impl Pmix {
     /// Loads the first of `names` that exists, and connects to the server named in the environment.
     ///
     /// # Errors
-    /// Fails if no library can be loaded, or the server does not answer.
+    /// Fails if no library can be loaded, or the server does not reply.
     pub fn init(names: &[String]) -> Result<Pmix, ForeignError> {
         let library = Library::open(names, Names::Private)?;
         // SAFETY: the types are those of `pmix.h`; the library is never unloaded.

@@ -144,7 +144,7 @@ mod tests {
         let ended = child.try_wait().unwrap().unwrap();
         assert_eq!(ended.signal(), Some(libc::SIGKILL));
         handle.kill(Duration::ZERO).unwrap();
-        let gone = ProcessHandle::open(u32::MAX).unwrap_err();
-        assert_eq!(gone.kind(), io::ErrorKind::InvalidInput);
+        let error = ProcessHandle::open(u32::MAX).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -162,7 +162,7 @@ pub struct Record {
     pub truncated: bool,
     /// Descriptor that was passed with it; the last if there were several.
     pub fd: Option<OwnedFd>,
-    /// Set if a passed descriptor was lost because this process had no number or room for it.
+    /// Set if a passed descriptor was lost because this process had no free number or memory for it.
     pub fd_lost: bool,
 }
 

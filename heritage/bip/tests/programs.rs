@@ -6,7 +6,9 @@
 #[path = "../../../interfaces/capi/tests/common/mod.rs"]
 mod common;
 
-use common::{STRICT, UNDEFINED, Workshop, checked, here, job, run_job, test_program, ways};
+use common::{
+    STRICT, UNDEFINED, Workshop, checked, here, job, path_options, run_job, test_program,
+};
 use std::process::Command;
 
 fn workshop() -> Workshop {
@@ -17,7 +19,7 @@ fn workshop() -> Workshop {
 fn messages_arrive_on_every_path() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
-    for way in ways() {
+    for way in path_options() {
         let out = run_job(2, &way, &program, &[]);
         for node in 0..2 {
             let line = format!("node {node} of 2 is done");

@@ -7,8 +7,8 @@
 mod common;
 
 use common::{
-    SANITIZERS, STRICT, Workshop, checked, here, job, job_within, run_job, succeed, test_program,
-    ways,
+    SANITIZERS, STRICT, Workshop, checked, here, job, job_within, path_options, run_job, succeed,
+    test_program,
 };
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
 fn messages_arrive_on_every_path() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 /// The replies use the same ports, other ports, and the other priority. Messages are short and
@@ -49,7 +49,7 @@ fn memory_freed_while_sent_arrives_intact() {
 fn messages_arrive_with_gm_plus_options() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
-    assert_both_done(&program, &ways(), &["plus"]);
+    assert_both_done(&program, &path_options(), &["plus"]);
 }
 
 /// Number of sends of each node in `make test`; the long run uses MESSAGES.
@@ -62,7 +62,7 @@ const TRAFFIC_WITHIN_HOST: &str = "200000";
 fn tokens_are_conserved() {
     let shop = workshop();
     let program = checked(&shop, "traffic.c");
-    assert_both_done(&program, &ways(), &[TRAFFIC]);
+    assert_both_done(&program, &path_options(), &[TRAFFIC]);
     assert_both_done(&program, &[vec!["--path", "shm"]], &[TRAFFIC_WITHIN_HOST]);
 }
 
@@ -87,7 +87,7 @@ fn tokens_are_conserved_over_millions_of_messages() {
 fn priorities_and_failures_are_independent() {
     let shop = workshop();
     let program = checked(&shop, "lanes.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 /// Measured by the allocator, so without sanitizers, which replace it.
@@ -108,7 +108,7 @@ fn memory_per_peer_matches_documented_limit() {
 fn failed_send_stops_only_its_connection() {
     let shop = workshop();
     let program = checked(&shop, "errors.c");
-    let ways: Vec<_> = ways()
+    let ways: Vec<_> = path_options()
         .into_iter()
         .map(|way| [&way[..], &["--env", "GM_SEND_TIMEOUT=500"]].concat())
         .collect();
@@ -119,7 +119,7 @@ fn failed_send_stops_only_its_connection() {
 fn closing_a_port_returns_send_buffers() {
     let shop = workshop();
     let program = checked(&shop, "closing.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 #[test]

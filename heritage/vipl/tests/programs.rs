@@ -7,7 +7,7 @@
 mod common;
 
 use common::{
-    SANITIZERS, STRICT, Workshop, checked, here, job, run_job, succeed, test_program, ways,
+    SANITIZERS, STRICT, Workshop, checked, here, job, path_options, run_job, succeed, test_program,
 };
 use std::path::Path;
 use std::process::Command;
@@ -25,21 +25,21 @@ fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
 fn messages_arrive_on_every_path() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 #[test]
 fn rdma_reads_and_writes_remote_memory() {
     let shop = workshop();
     let program = checked(&shop, "rdma.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 #[test]
 fn failures_are_reported_per_reliability_level() {
     let shop = workshop();
     let program = checked(&shop, "errors.c");
-    for way in ways() {
+    for way in path_options() {
         let is_lossy = way.iter().any(|word| word.starts_with("fault="));
         let args: &[&str] = if is_lossy { &["lossy"] } else { &[] };
         assert_both_done(&program, &[way], args);
@@ -50,7 +50,7 @@ fn failures_are_reported_per_reliability_level() {
 fn shared_completion_queue_keeps_the_order_of_each_vi() {
     let shop = workshop();
     let program = checked(&shop, "queues.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn frame_loss_affects_only_unreliable_vis() {
     let shop = workshop();
     let program = checked(&shop, "loss.c");
     let more = ["--path", "udp", "--option", "fault=drop=0.1,seed=7"];
-    let ways = [ways(), vec![more.to_vec()]].concat();
+    let ways = [path_options(), vec![more.to_vec()]].concat();
     assert_both_done(&program, &ways, &[]);
 }
 
@@ -85,7 +85,7 @@ fn peer_is_notified_of_killed_process() {
 fn handlers_run_while_the_program_sleeps() {
     let shop = workshop();
     let program = checked(&shop, "notify.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 #[test]

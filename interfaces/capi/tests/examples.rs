@@ -129,10 +129,10 @@ fn parameter_server_outlives_its_worker() {
     let out = run_job(4, &continues, &program, &["100"]);
     assert_eq!(out, "100 steps, parameter 328350, 0 lost, 4 survivors\n");
     for path in ["shm", "udp"] {
-        let ways = [&continues[..], &["--path", path]].concat();
+        let options = [&continues[..], &["--path", path]].concat();
         // Worker 2 dies at its first step: on a busy machine, the other workers may leave it no
         // second one.
-        let out = run_job(4, &ways, &program, &["100", "2", "0"]);
+        let out = run_job(4, &options, &program, &["100", "2", "0"]);
         assert_eq!(
             out, "100 steps, parameter 328350, 1 lost, 3 survivors\n",
             "{path}"

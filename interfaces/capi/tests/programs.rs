@@ -13,7 +13,7 @@ use std::process::Command;
 fn every_misuse_returns_its_error() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let out = succeed(&mut Command::new(checked(&shop, "misuse.c")));
-    assert!(out.contains("all mistakes were named"), "{out}");
+    assert!(out.contains("every misuse returned its error"), "{out}");
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn messages_groups_and_event_loops_work_from_c() {
         let model = ["--option", "model=off"];
         let options = ["--path", path, "--option", "app.colour=purple"];
         let out = run_job(count, &[&options[..], &model].concat(), &program, &[]);
-        let done = out.matches("all messages came").count();
+        let done = out.matches("all messages arrived").count();
         assert_eq!(done, count as usize, "{out}");
     }
 }
@@ -49,7 +49,7 @@ fn survivors_learn_which_rank_was_killed() {
             println!("{path}: {out}");
             assert!(!output.status.success(), "a rank was killed: {out}{err}");
             assert_eq!(
-                out.matches("lives on").count(),
+                out.matches("rank continues").count(),
                 2,
                 "{path} {call}: {out}{err}"
             );
@@ -62,19 +62,22 @@ const WAIT_SECONDS: &str = "60";
 
 /// Checks that every call of `waits.c` returns the error of its table when rank 1, the only other
 /// process, exits normally or is killed.
-fn assert_all_waits_end(program: &Path, way: &[&str]) {
+fn assert_all_waits_end(program: &Path, path_options: &[&str]) {
     let calls = succeed(Command::new(program).arg("list"));
     assert!(calls.lines().count() > 50, "{calls}");
     // Longer than the job's time limit, so that the launcher does not end the survivor first.
-    let options = [way, &["--grace-ms", "100000"]].concat();
+    let options = [path_options, &["--grace-ms", "100000"]].concat();
     for call in calls.lines() {
         for (how, status) in [("close", 0), ("kill", 137)] {
             let mut job = job_within(WAIT_SECONDS, 2, &options, program, &[call, how]);
             let output = job.output().unwrap();
             let out = String::from_utf8_lossy(&output.stdout);
             let err = String::from_utf8_lossy(&output.stderr);
-            let shown = format!("{way:?}, {call}, {how}: {:?}\n{out}{err}", output.status);
-            println!("{way:?}, {how}: {out}");
+            let shown = format!(
+                "{path_options:?}, {call}, {how}: {:?}\n{out}{err}",
+                output.status
+            );
+            println!("{path_options:?}, {how}: {out}");
             assert!(out.contains(&format!("{call} ended: ")), "{shown}");
             assert_eq!(output.status.code(), Some(status), "{shown}");
         }
@@ -82,24 +85,24 @@ fn assert_all_waits_end(program: &Path, way: &[&str]) {
 }
 
 #[test]
-fn every_wait_ends_when_the_others_have_ended_on_shared_memory() {
+fn waits_end_after_all_peers_end_on_shared_memory() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     assert_all_waits_end(&checked(&shop, "waits.c"), &["--path", "shm"]);
 }
 
 #[test]
-fn every_wait_ends_when_the_others_have_ended_on_udp() {
+fn waits_end_after_all_peers_end_on_udp() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     assert_all_waits_end(&checked(&shop, "waits.c"), &["--path", "udp"]);
 }
 
 #[test]
-fn every_wait_ends_when_the_others_have_ended_on_raw_ethernet() {
+fn waits_end_after_all_peers_end_on_raw_ethernet() {
     if !can_make_labs() {
         return;
     }
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let lab = Lab::up("waits");
-    let way = ["--lab", lab.name(), "--path", "packet"];
-    assert_all_waits_end(&checked(&shop, "waits.c"), &way);
+    let path_options = ["--lab", lab.name(), "--path", "packet"];
+    assert_all_waits_end(&checked(&shop, "waits.c"), &path_options);
 }

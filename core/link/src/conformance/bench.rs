@@ -39,7 +39,7 @@ impl Bench {
             inboxes: vec![Vec::new(); 3],
         };
         for (from, to) in [(0, 1), (0, 2), (1, 0), (2, 0)] {
-            bench.send(from, to, &TxFrame::whole(b"hello"));
+            bench.send(from, to, &TxFrame::contiguous(b"hello"));
             bench.expect(to, &[b"hello".to_vec()]);
         }
         bench

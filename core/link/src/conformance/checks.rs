@@ -50,7 +50,7 @@ pub(super) const ALL: &[Check] = &[
 fn capabilities_make_sense(bench: &mut Bench) {
     for link in &bench.links {
         let caps = link.caps();
-        // Less than the smallest datagram of IPv4 would leave no room for a protocol.
+        // Frames below the smallest IPv4 datagram are too short for a protocol.
         assert!(caps.frame_len_max >= 548, "{caps:?}");
         assert!(caps.segments_max >= 1 && caps.gather_max >= 2, "{caps:?}");
         assert!(caps.rx_buffer_len > 0, "{caps:?}");
@@ -78,7 +78,7 @@ fn frames_of_all_lengths_arrive_intact(bench: &mut Bench) {
     ] {
         for (from, to) in [(0, 1), (1, 0)] {
             let bytes = pattern(len, len);
-            bench.send(from, to, &TxFrame::whole(&bytes));
+            bench.send(from, to, &TxFrame::contiguous(&bytes));
             bench.expect(to, &[bytes]);
         }
     }
@@ -178,8 +178,8 @@ fn run_arrives(bench: &mut Bench, count: usize, len: usize, last_len: usize) {
 
 fn frames_reach_only_their_destination(bench: &mut Bench) {
     let (one, two) = (pattern(100, 1), pattern(100, 2));
-    bench.send(0, 1, &TxFrame::whole(&one));
-    bench.send(0, 2, &TxFrame::whole(&two));
+    bench.send(0, 1, &TxFrame::contiguous(&one));
+    bench.send(0, 2, &TxFrame::contiguous(&two));
     bench.expect(1, &[one]);
     bench.expect(2, &[two]);
     for at in 0..3 {
@@ -188,7 +188,7 @@ fn frames_reach_only_their_destination(bench: &mut Bench) {
 }
 
 fn invalid_frames_are_refused(bench: &mut Bench) {
-    let hello = TxFrame::whole(b"hello");
+    let hello = TxFrame::contiguous(b"hello");
     let link = &mut bench.links[0];
     assert!(matches!(
         link.transmit(77, &hello),
@@ -196,7 +196,7 @@ fn invalid_frames_are_refused(bench: &mut Bench) {
     ));
     let long = pattern(link.caps().frame_len_max + 1, 1);
     assert!(matches!(
-        link.transmit(1, &TxFrame::whole(&long)),
+        link.transmit(1, &TxFrame::contiguous(&long)),
         Err(TxError::TooLong { .. })
     ));
     let (head, body) = long.split_at(10);
@@ -229,7 +229,7 @@ fn invalid_frames_are_refused(bench: &mut Bench) {
 /// show memory growth. Then receives everything, and sends again.
 fn back_pressure_passes(bench: &mut Bench) {
     let bytes = pattern(500, 9);
-    let frame = TxFrame::whole(&bytes);
+    let frame = TxFrame::contiguous(&bytes);
     let accepted = (0..50_000)
         .take_while(|_| bench.try_send(0, 1, &frame))
         .count();
@@ -257,7 +257,7 @@ fn back_pressure_passes(bench: &mut Bench) {
 fn budget_is_honoured(bench: &mut Bench) {
     let frames: Vec<_> = (0..20).map(|index| pattern(100, index)).collect();
     for frame in &frames {
-        bench.send(0, 1, &TxFrame::whole(frame));
+        bench.send(0, 1, &TxFrame::contiguous(frame));
     }
     let start = Instant::now();
     let mut delivered = 0;
@@ -271,13 +271,13 @@ fn budget_is_honoured(bench: &mut Bench) {
         delivered += now;
     }
     bench.expect(1, &frames);
-    bench.send(0, 1, &TxFrame::whole(b"later"));
+    bench.send(0, 1, &TxFrame::contiguous(b"later"));
     assert_eq!(bench.receive(1, 0), 0, "no budget, no frames");
     bench.expect(1, &[b"later".to_vec()]);
 }
 
 fn sleep_is_refused_while_frames_wait(bench: &mut Bench) {
-    bench.send(0, 1, &TxFrame::whole(b"wake up"));
+    bench.send(0, 1, &TxFrame::contiguous(b"wake up"));
     let start = Instant::now();
     while arm(bench, 1) {
         assert!(
@@ -304,8 +304,8 @@ fn sleeper_is_woken(bench: &mut Bench) {
             "woken by nothing"
         );
         bench.links[0]
-            .transmit(rank(1), &TxFrame::whole(b"wake up"))
-            .expect("there is room");
+            .transmit(rank(1), &TxFrame::contiguous(b"wake up"))
+            .expect("the link is not full");
         let woken = wait_readable(&wake.fds, TEST_TIMEOUT).expect("poll works");
         assert!(woken, "not woken by a frame");
         bench.links[1].disarm();

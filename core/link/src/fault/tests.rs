@@ -22,7 +22,7 @@ fn received(link: &mut SimLink) -> Vec<Vec<u8>> {
 fn thousand(spec: &str) -> (FaultCounters, Vec<Vec<u8>>) {
     let (mut a, mut b) = pair(spec, SimParams::default());
     for number in 0..1000_u32 {
-        a.transmit(1, &TxFrame::whole(&number.to_be_bytes()))
+        a.transmit(1, &TxFrame::contiguous(&number.to_be_bytes()))
             .unwrap();
     }
     while !a.held.is_empty() {
@@ -85,7 +85,7 @@ fn corruption_flips_one_bit() {
 #[test]
 fn delayed_frame_leaves_in_time_and_forbids_sleep() {
     let (mut a, mut b) = pair("delay=1:20ms", SimParams::default());
-    a.transmit(1, &TxFrame::whole(b"later")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"later")).unwrap();
     assert!(received(&mut b).is_empty());
     while !a.arm(&mut WakeSet::default()) {
         a.disarm();
@@ -127,7 +127,7 @@ fn back_pressure_loses_nothing() {
     let mut got = Vec::new();
     for number in 0..1000_u32 {
         while a
-            .transmit(1, &TxFrame::whole(&number.to_be_bytes()))
+            .transmit(1, &TxFrame::contiguous(&number.to_be_bytes()))
             .is_err()
         {
             got.extend(received(&mut b));
@@ -147,12 +147,12 @@ fn back_pressure_loses_nothing() {
 fn refusals_are_not_hidden_by_faults() {
     let (mut a, _b) = pair("drop=1", SimParams::default());
     assert!(matches!(
-        a.transmit(9, &TxFrame::whole(b"x")),
+        a.transmit(9, &TxFrame::contiguous(b"x")),
         Err(TxError::NotConnected(9))
     ));
     let long = vec![0; a.caps().frame_len_max + 1];
     assert!(matches!(
-        a.transmit(1, &TxFrame::whole(&long)),
+        a.transmit(1, &TxFrame::contiguous(&long)),
         Err(TxError::TooLong { .. })
     ));
 }

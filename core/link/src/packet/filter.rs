@@ -46,7 +46,7 @@ pub(super) fn accepting(endpoint: u16, mac: MacAddr) -> [FilterOp; 17] {
 }
 
 /// Accepts frames of our EtherType for exactly this address and endpoint. Unlike [`accepting`], it
-/// does not trust the owner of the socket, who may change the interface or bind the socket to all
+/// does not trust the owner of the socket, which may change the interface or bind the socket to all
 /// EtherTypes, which would receive what the host sends.
 pub(super) fn only_own(endpoint: u16, mac: MacAddr) -> [FilterOp; 13] {
     const ACCEPT: u8 = 11;

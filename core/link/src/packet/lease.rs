@@ -427,10 +427,10 @@ mod tests {
             connection.send(&encode_reply(&refusal)).unwrap();
         };
         let broker = thread::spawn(refuse);
-        let asked = acquire(&name, &request());
+        let result = acquire(&name, &request());
         broker.join().unwrap();
-        let refused = matches!(asked, Err(LeaseError::Refused(Refusal::Connections(7))));
-        assert!(refused, "{:?}", asked.map(|_| ()));
+        let refused = matches!(result, Err(LeaseError::Refused(Refusal::Connections(7))));
+        assert!(refused, "{:?}", result.map(|_| ()));
     }
 
     #[test]

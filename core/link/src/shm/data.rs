@@ -40,7 +40,7 @@ impl Shm {
             frame
                 .segments
                 .is_none_or(|cut| frame.head.len() <= cut.header_len),
-            "this link takes one segment a call, as its capabilities say"
+            "this link takes one segment a call, as its capabilities state"
         );
         let Some(Some(outbound)) = self.outbound.get_mut(peer as usize) else {
             return Err(TxError::NotConnected(peer));

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// The ring to a peer.
 pub(super) struct Outbound {
     pub(super) ring: RingSender,
-    /// Length of the frame that found no room, until the room is known to suffice.
+    /// Length of the frame that did not fit, until there is space for it.
     pub(super) blocked_len: Option<usize>,
     pub(super) channel: Channel,
 }

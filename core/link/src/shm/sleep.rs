@@ -55,20 +55,20 @@ impl Shm {
 
     fn is_anything_waiting(&mut self) -> bool {
         let frames = self.inbound.iter().any(|inbound| inbound.ring.has_entry());
-        let mut room = false;
+        let mut has_space = false;
         for outbound in self.outbound.iter_mut().flatten() {
             let Some(len) = outbound.blocked_len else {
                 continue;
             };
-            // A broken ring counts as room: the next transmit reports it.
+            // A broken ring counts as space: the next transmit reports it.
             if outbound.ring.has_space(len).unwrap_or(true) {
                 outbound.ring.disarm();
-                // Reported once; the next send finds out if the room suffices.
+                // Reported once; the next send finds out if the space suffices.
                 outbound.blocked_len = None;
-                room = true;
+                has_space = true;
             }
         }
-        frames || room
+        frames || has_space
     }
 }
 

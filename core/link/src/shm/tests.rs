@@ -44,7 +44,7 @@ fn pair() -> (Shm, Shm) {
 }
 
 fn send(link: &mut Shm, peer: PeerId, bytes: &[u8]) -> Result<(), TxError> {
-    link.transmit(peer, &TxFrame::whole(bytes))
+    link.transmit(peer, &TxFrame::contiguous(bytes))
 }
 
 /// Accepts connections and returns all waiting frames.
@@ -115,7 +115,7 @@ fn gathered_frames_of_all_lengths_arrive_complete() {
         1,
         &TxFrame {
             payload: &[IoSlice::new(b"x")],
-            ..TxFrame::whole(&bytes)
+            ..TxFrame::contiguous(&bytes)
         },
     );
     assert!(
@@ -160,7 +160,7 @@ fn receive_respects_its_budget_and_is_fair() {
     assert!(counts[1..].iter().all(|&count| count >= 32), "{counts:?}");
 }
 
-/// If the sink breaks off after each frame, each ring still gets a full turn before the next.
+/// If the sink breaks off after each frame, each ring still gets a full burst before the next.
 #[test]
 fn sink_that_breaks_leaves_frames_and_rings_stay_fair() {
     let mut hub = open(0);
@@ -215,10 +215,10 @@ fn connect_is_idempotent_and_refuses_unreachable_addresses() {
     assert!(refusal(1, shm(&other_host, uid, &name)).contains("another host"));
     assert!(refusal(1, shm(&host, uid + 1, &name)).contains("another user"));
     assert!(refusal(u32::MAX, shm(&host, uid, &name)).contains("rank_count_max"));
-    let nobody = refusal(1, shm(&host, uid, "portolan-nobody"));
+    let missing = refusal(1, shm(&host, uid, "portolan-nobody"));
     assert!(
-        nobody.contains("portolan-nobody") && nobody.contains("has ended"),
-        "{nobody}"
+        missing.contains("portolan-nobody") && missing.contains("has ended"),
+        "{missing}"
     );
     assert!(matches!(
         send(&mut a, 1, b"x"),
@@ -240,7 +240,7 @@ fn departure_is_reported_once_and_after_the_last_frame() {
     drop(a);
     assert!(notices(&mut b).is_empty(), "a frame still waits");
     assert_eq!(drain(&mut b), [(0, b"last words".to_vec())]);
-    assert_eq!(notices(&mut b), ["PeerGone(0)"]);
+    assert_eq!(notices(&mut b), ["PeerDied(0)"]);
     assert!(notices(&mut b).is_empty());
     assert!(matches!(
         send(&mut b, 0, b"x"),
@@ -255,14 +255,14 @@ fn frames_of_a_peer_that_died_before_it_was_accepted_arrive() {
     drop(a);
     assert!(notices(&mut b).is_empty(), "a frame still waits");
     assert_eq!(drain(&mut b), [(0, b"early".to_vec())]);
-    assert_eq!(notices(&mut b), ["PeerGone(0)"]);
+    assert_eq!(notices(&mut b), ["PeerDied(0)"]);
 }
 
 #[test]
 fn disconnected_peer_can_reconnect() {
     let (mut a, mut b) = pair();
     drop(b);
-    assert_eq!(notices(&mut a), ["PeerGone(1)"]);
+    assert_eq!(notices(&mut a), ["PeerDied(1)"]);
     b = open(1);
     assert!(
         a.connect(1, &b.local_addr())
@@ -299,16 +299,16 @@ fn disconnect_reports_that_the_process_is_alive() {
     assert!(notices(&mut b).is_empty(), "it has left already");
 }
 
-/// Performs an engine's turn: notices, then frames.
+/// Polls once like an engine: notices, then frames.
 fn poll(link: &mut Shm) -> (Vec<String>, Vec<(PeerId, Vec<u8>)>) {
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     while let Some(notice) = link.poll_notice() {
         if let Notice::PeerDied(peer) | Notice::PeerClosed(peer) = notice {
             link.disconnect(peer);
         }
-        said.push(format!("{notice:?}"));
+        reported.push(format!("{notice:?}"));
     }
-    (said, drain(link))
+    (reported, drain(link))
 }
 
 #[test]
@@ -322,15 +322,15 @@ fn reconnecting_peer_is_admitted_behind_its_earlier_frames() {
         a.connect(1, &b.local_addr()).unwrap();
         send(&mut a, 1, &[round, 1]).unwrap();
         let mut frames = Vec::new();
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         while frames.len() < 2 {
-            let (more_said, more) = poll(&mut b);
-            assert!(said.len() < 100, "{said:?}");
-            said.extend(more_said);
+            let (more_notices, more) = poll(&mut b);
+            assert!(reported.len() < 100, "{reported:?}");
+            reported.extend(more_notices);
             frames.extend(more.into_iter().map(|(_, bytes)| bytes));
         }
         assert_eq!(frames, [[round, 0], [round, 1]]);
-        assert_eq!(said, ["PeerClosed(0)"]);
+        assert_eq!(reported, ["PeerClosed(0)"]);
         b.connect(0, &a.local_addr()).unwrap();
         send(&mut b, 0, &[round, 2]).unwrap();
         assert_eq!(poll(&mut a), (vec![], vec![(1, vec![round, 2])]));
@@ -376,8 +376,8 @@ fn only_the_newest_reconnection_is_retained() {
         assert!(b.returning.len() <= 1);
     }
     send(&mut a, 1, b"newest").unwrap();
-    let (said, frames) = poll(&mut b);
-    assert_eq!(said, ["PeerClosed(0)"]);
+    let (reported, frames) = poll(&mut b);
+    assert_eq!(reported, ["PeerClosed(0)"]);
     assert_eq!(frames, [(0, b"newest".to_vec())]);
 }
 
@@ -429,11 +429,11 @@ fn sleeper_wakes_for_a_new_peer_and_for_a_death() {
     drop(a);
     assert!(is_readable(&wake, 1000));
     b.disarm();
-    assert_eq!(notices(&mut b), ["PeerGone(0)"]);
+    assert_eq!(notices(&mut b), ["PeerDied(0)"]);
     wake.fds.clear();
     assert!(
         b.arm(&mut wake) && !is_readable(&wake, 0),
-        "a dead peer keeps us awake"
+        "a dead peer prevents sleep"
     );
 }
 
@@ -450,9 +450,9 @@ fn exchange(link: &mut Shm, peer: PeerId, count: usize, burst: usize) {
             sent += 1;
             progress = true;
         }
-        let heard = link.receive(64, &mut |frame| assert_eq!(frame.head, [3; 500]));
-        received += heard;
-        if progress || heard > 0 || (sent == count && received == count) {
+        let count = link.receive(64, &mut |frame| assert_eq!(frame.head, [3; 500]));
+        received += count;
+        if progress || count > 0 || (sent == count && received == count) {
             continue;
         }
         let mut wake = WakeSet::default();
@@ -546,7 +546,7 @@ fn both_ends_copy_a_long_message_and_no_write_is_late() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert!(helped.into_inner() > 0, "the sender never had its turn");
+    assert!(helped.into_inner() > 0, "the sender never copied a share");
 }
 
 #[test]
@@ -649,7 +649,7 @@ fn wrong_hellos_are_refused_by_name_and_the_connection_closed() {
         [r#"Dropped("shm: second hello of a peer")"#]
     );
     drop(first);
-    assert_eq!(notices(&mut link), ["PeerGone(0)"]);
+    assert_eq!(notices(&mut link), ["PeerDied(0)"]);
 }
 
 #[test]
@@ -695,7 +695,7 @@ fn silent_connections_are_bounded_and_late_hellos_accepted() {
     let _ = ring.push(b"at last", &[]).unwrap();
     assert_eq!(drain(&mut link), [(0, b"at last".to_vec())]);
     drop(silent);
-    assert!(notices(&mut link).contains(&"PeerGone(0)".to_owned()));
+    assert!(notices(&mut link).contains(&"PeerDied(0)".to_owned()));
     while !notices(&mut link).is_empty() {}
     assert!(link.greetings.is_empty());
 }
@@ -716,14 +716,20 @@ fn hostile_sender_breaks_only_its_own_connection() {
             link.receive(100, &mut |frame| drop(copy(&frame)));
         }
         send(&mut friend, 1, b"undisturbed").unwrap();
-        let mut heard = 0;
+        let mut count = 0;
         link.receive(1000, &mut |frame| {
-            heard += usize::from(frame.from == Some(2))
+            count += usize::from(frame.from == Some(2))
         });
-        assert_eq!(heard, 1);
-        let said = notices(&mut link);
-        if said.contains(&r#"Dropped("shm: corrupt ring")"#.to_owned()) {
-            assert_eq!(said.iter().filter(|said| *said == "PeerGone(0)").count(), 1);
+        assert_eq!(count, 1);
+        let reported = notices(&mut link);
+        if reported.contains(&r#"Dropped("shm: corrupt ring")"#.to_owned()) {
+            assert_eq!(
+                reported
+                    .iter()
+                    .filter(|notice| *notice == "PeerDied(0)")
+                    .count(),
+                1
+            );
             broken += 1;
         }
         link.disconnect(0);
@@ -778,6 +784,6 @@ fn hostile_receiver_breaks_only_its_own_connection() {
     );
     assert_eq!(
         notices(&mut link),
-        [r#"Dropped("shm: corrupt ring")"#, "PeerGone(1)"]
+        [r#"Dropped("shm: corrupt ring")"#, "PeerDied(1)"]
     );
 }

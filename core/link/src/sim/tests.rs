@@ -22,7 +22,7 @@ fn delayed_frame_arrives_when_the_clock_has_advanced() {
         ..SimParams::default()
     };
     let (net, mut a, mut b) = ports(1, params);
-    a.transmit(1, &TxFrame::whole(b"later")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"later")).unwrap();
     assert_eq!(net.next_arrival(), Some(ms(5)));
     net.advance(ms(4));
     assert!(received(&mut b).is_empty());
@@ -43,7 +43,7 @@ fn seed_decides_loss_and_order() {
         let (net, mut a, mut b) = ports(seed, params);
         assert!(!a.caps().lossless);
         for index in 0..100_u8 {
-            a.transmit(1, &TxFrame::whole(&[index])).unwrap();
+            a.transmit(1, &TxFrame::contiguous(&[index])).unwrap();
         }
         net.advance(ms(9));
         received(&mut b)
@@ -66,14 +66,14 @@ fn full_queue_is_back_pressure_until_drained() {
         ..SimParams::default()
     };
     let (_net, mut a, mut b) = ports(1, params);
-    a.transmit(1, &TxFrame::whole(b"1")).unwrap();
-    a.transmit(1, &TxFrame::whole(b"2")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"1")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"2")).unwrap();
     assert!(matches!(
-        a.transmit(1, &TxFrame::whole(b"3")),
+        a.transmit(1, &TxFrame::contiguous(b"3")),
         Err(TxError::Full)
     ));
     assert_eq!(received(&mut b), [b"1", b"2"]);
-    a.transmit(1, &TxFrame::whole(b"3")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"3")).unwrap();
     assert_eq!(received(&mut b), [b"3"]);
 }
 
@@ -86,6 +86,6 @@ fn frames_to_a_closed_port_are_lost() {
     let (_net, mut a, b) = ports(1, params);
     drop(b);
     for _ in 0..3 {
-        a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+        a.transmit(1, &TxFrame::contiguous(b"to nobody")).unwrap();
     }
 }

@@ -133,7 +133,7 @@ impl Connection {
         self.writer.has_unsent()
     }
 
-    /// Returns the new setting if watching for room must start or stop, otherwise `None`.
+    /// Returns the new setting if watching for writability must start or stop, otherwise `None`.
     pub(super) fn take_watch_change(&mut self) -> Option<bool> {
         let needed = self.has_unsent();
         (std::mem::replace(&mut self.is_write_watched, needed) != needed).then_some(needed)

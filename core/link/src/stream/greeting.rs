@@ -115,7 +115,7 @@ impl Greeter {
             if !net::is_stream_connected(&self.socket)? {
                 return Ok(Progress::Nothing);
             }
-            // Nothing was sent before, so the buffer has room.
+            // Nothing was sent before, so the buffer has space.
             return match self.socket.write(&tokens.encode())? {
                 GREETING_LEN => {
                     self.opening = Some((peer, tokens, true));

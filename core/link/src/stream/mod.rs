@@ -60,7 +60,7 @@ const GATHER_MAX: usize = 2;
 const RX_BUFFER_LEN: usize = 4 << 20;
 
 /// Most connections that are being opened or have not sent their greeting. Bounds the descriptors
-/// that strangers can occupy.
+/// that unverified connections can occupy.
 const GREETERS_MAX: usize = 16;
 
 /// Most connections. Each one with possible data costs a poll of a third of a microsecond. Further
@@ -98,8 +98,8 @@ pub struct Stream {
     connections: Vec<Connection>,
     connections_max: usize,
     next_number: u32,
-    /// Set while the listener is not watched, because descriptors are exhausted or strangers occupy
-    /// all places.
+    /// Set while the listener is not watched, because descriptors are exhausted or the limit of
+    /// greeters is reached.
     is_accept_paused: bool,
     notices: VecDeque<Notice>,
 }
@@ -212,7 +212,7 @@ impl Stream {
         }
     }
 
-    /// Returns `true` if a frame to `peer` would be refused for lack of room.
+    /// Returns `true` if a frame to `peer` would be refused as [`TxError::Full`].
     pub fn is_full(&mut self, peer: PeerId) -> bool {
         let mut connections = self.connections.iter_mut();
         let connection = connections.find(|one| one.peer() == peer);
@@ -263,7 +263,7 @@ impl Stream {
         self.connections.iter().any(Connection::has_unsent)
     }
 
-    /// Continues to send data that found no room.
+    /// Continues to send data that the socket has not accepted.
     pub fn push(&mut self) {
         for index in (0..self.connections.len()).rev() {
             if self.connections[index].has_unsent() {
@@ -280,7 +280,7 @@ impl Stream {
 
     /// Receives from each connection, with about `budget` calls of at most `call_len_max` bytes of
     /// payload each. Payload goes to the destination given by `receiver`. Also continues to send
-    /// data that found no room. Returns how many calls received data.
+    /// data that the socket has not accepted. Returns how many calls received data.
     pub fn receive(
         &mut self,
         (budget, call_len_max): (usize, usize),
@@ -366,7 +366,7 @@ impl Stream {
         self.listen(false);
     }
 
-    /// Starts or stops watching the listener. Waiting strangers would keep this process awake.
+    /// Starts or stops watching the listener. Waiting connections would prevent sleep.
     fn listen(&mut self, enabled: bool) {
         if self.is_accept_paused == enabled {
             self.is_accept_paused = !enabled;
@@ -474,7 +474,7 @@ impl Stream {
         }
     }
 
-    /// Wakes a sleeper when unsent data has room again.
+    /// Wakes a sleeper when the socket accepts unsent data again.
     fn watch_writable(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if let Some(enabled) = connection.take_watch_change() {
@@ -501,8 +501,8 @@ fn idle(peer: PeerId) -> Notice {
     }
 }
 
-/// Most notices about strangers that wait for `poll_notice`. A stranger could create them without
-/// bound.
+/// Most notices about unverified connections that wait for `poll_notice`. Any process could create
+/// them without bound.
 const NOTICES_MAX: usize = 256;
 
 #[cfg(test)]

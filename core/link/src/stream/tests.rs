@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The link against itself, strangers and impostors, on the loopback.
-#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+//! The link against itself, foreign connections and impostors, on the loopback.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
 use std::collections::HashMap;
@@ -13,11 +13,11 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// One end, with its received data and the tokens that it accepts.
 struct End {
     link: Stream,
-    known: HashMap<u64, (PeerId, u64)>,
+    sessions: HashMap<u64, (PeerId, u64)>,
     inbox: Inbox,
     up: usize,
     down: usize,
-    strangers: usize,
+    unverified: usize,
 }
 
 #[derive(Default)]
@@ -85,21 +85,21 @@ impl End {
                 zero_copy,
             )
             .unwrap(),
-            known: HashMap::new(),
+            sessions: HashMap::new(),
             inbox: Inbox {
                 step: usize::MAX / 2,
                 ..Inbox::default()
             },
             up: 0,
             down: 0,
-            strangers: 0,
+            unverified: 0,
         }
     }
 
     fn poll(&mut self) {
-        let End { link, known, .. } = self;
+        let End { link, sessions, .. } = self;
         link.service(&mut |tokens| {
-            let (peer, theirs) = known.get(&tokens.mine)?;
+            let (peer, theirs) = sessions.get(&tokens.mine)?;
             (*theirs == tokens.theirs).then_some(*peer)
         });
         self.link.receive((4, usize::MAX), &mut self.inbox);
@@ -107,7 +107,7 @@ impl End {
             match notice {
                 Notice::StreamUp(_) => self.up += 1,
                 Notice::StreamDown { .. } => self.down += 1,
-                Notice::Dropped("stream_stranger") => self.strangers += 1,
+                Notice::Dropped("stream_stranger") => self.unverified += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -125,15 +125,15 @@ fn poll_until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
 }
 
 /// Returns two ends that accept each other's tokens; each is a peer of the other.
-fn acquainted(zero_copy: bool) -> (End, End) {
+fn paired(zero_copy: bool) -> (End, End) {
     let (mut one, mut two) = (End::new(zero_copy), End::new(zero_copy));
-    one.known.insert(11, (1, 22));
-    two.known.insert(22, (0, 11));
+    one.sessions.insert(11, (1, 22));
+    two.sessions.insert(22, (0, 11));
     (one, two)
 }
 
 fn connected(zero_copy: bool) -> (End, End) {
-    let (mut one, mut two) = acquainted(zero_copy);
+    let (mut one, mut two) = paired(zero_copy);
     let tokens = Tokens {
         mine: 11,
         theirs: 22,
@@ -276,14 +276,14 @@ fn invalid_frame_closes_the_connection() {
         ends.iter().all(|end| end.down == 1)
     });
     assert_eq!((one.link.counts(), two.link.counts()), ((0, 0), (0, 0)));
-    let frame = TxFrame::whole(b"too late");
+    let frame = TxFrame::contiguous(b"too late");
     let error = one.link.transmit(1, &frame).unwrap_err();
     assert!(matches!(error, TxError::NotConnected(1)));
 }
 
 #[test]
 fn unverified_connections_are_bounded_and_closed() {
-    let (mut one, mut two) = acquainted(true);
+    let (mut one, mut two) = paired(true);
     let to = one.link.local_addr();
     let garbage: [&[u8]; 4] = [
         b"",
@@ -291,20 +291,20 @@ fn unverified_connections_are_bounded_and_closed() {
         &[0xff; 4096],
         b"PSTR",
     ];
-    let mut strangers: Vec<_> = (0..60)
+    let mut unverified: Vec<_> = (0..60)
         .map(|at| {
-            let mut stranger = TcpStream::connect(to).unwrap();
-            stranger.write_all(garbage[at % 4]).unwrap();
-            stranger
+            let mut foreign = TcpStream::connect(to).unwrap();
+            foreign.write_all(garbage[at % 4]).unwrap();
+            foreign
         })
         .collect();
-    // A greeting with an unknown token, and one whose answer would belong to another session.
+    // A greeting with an unknown token, and one whose reply would belong to another session.
     for (theirs, mine) in [(77, 22), (11, 78)] {
-        let mut stranger = TcpStream::connect(to).unwrap();
-        stranger
+        let mut foreign = TcpStream::connect(to).unwrap();
+        foreign
             .write_all(&Tokens { mine, theirs }.encode())
             .unwrap();
-        strangers.push(stranger);
+        unverified.push(foreign);
     }
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(200) {
@@ -312,18 +312,18 @@ fn unverified_connections_are_bounded_and_closed() {
         assert!(one.link.counts().1 <= GREETERS_MAX);
         assert_eq!(one.up, 0);
     }
-    // Silent connections also time out; then a known peer finds a place.
+    // Silent connections also time out; then a verified peer is admitted.
     let tokens = Tokens {
         mine: 22,
         theirs: 11,
     };
     poll_until(&mut [&mut one, &mut two], |ends| {
-        ends[0].strangers == strangers.len()
+        ends[0].unverified == unverified.len()
     });
-    for stranger in &mut strangers {
-        let mut answer = Vec::new();
-        let _ = stranger.read_to_end(&mut answer);
-        assert!(answer.is_empty(), "strangers are told nothing");
+    for foreign in &mut unverified {
+        let mut reply = Vec::new();
+        let _ = foreign.read_to_end(&mut reply);
+        assert!(reply.is_empty(), "unverified connections get no data");
     }
     two.link.open_to(0, to, tokens);
     poll_until(&mut [&mut one, &mut two], |ends| {
@@ -333,7 +333,7 @@ fn unverified_connections_are_bounded_and_closed() {
 
 #[test]
 fn peer_with_another_token_gets_no_payload() {
-    let (mut one, _) = acquainted(true);
+    let (mut one, _) = paired(true);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let tokens = Tokens {
         mine: 11,
@@ -364,33 +364,33 @@ fn peer_with_another_token_gets_no_payload() {
 /// A front with invalid lengths, or with bytes behind its head, ends the connection.
 #[test]
 fn malformed_front_closes_the_connection() {
-    let whole = |head_len: u8, zero: u8, payload_len: u32, behind: u8| {
+    let front = |head_len: u8, zero: u8, payload_len: u32, behind: u8| {
         let mut front = [0; FRONT_LEN];
         (front[0], front[2], front[FRONT_LEN - 1]) = (head_len, zero, behind);
         front[4..8].copy_from_slice(&payload_len.to_le_bytes());
         front
     };
-    assert_eq!(receive_front(whole(4, 0, 3, 0)), (1, 0));
-    assert_eq!(receive_front(whole(56, 0, 3, 7)), (1, 0));
-    assert_eq!(receive_front(whole(57, 0, 3, 0)), (0, 1));
-    assert_eq!(receive_front(whole(4, 1, 3, 0)), (0, 1));
-    assert_eq!(receive_front(whole(4, 0, u32::MAX, 0)), (0, 1));
-    assert_eq!(receive_front(whole(55, 0, 3, 7)), (0, 1));
+    assert_eq!(receive_front(front(4, 0, 3, 0)), (1, 0));
+    assert_eq!(receive_front(front(56, 0, 3, 7)), (1, 0));
+    assert_eq!(receive_front(front(57, 0, 3, 0)), (0, 1));
+    assert_eq!(receive_front(front(4, 1, 3, 0)), (0, 1));
+    assert_eq!(receive_front(front(4, 0, u32::MAX, 0)), (0, 1));
+    assert_eq!(receive_front(front(55, 0, 3, 7)), (0, 1));
 }
 
 /// Sends `front` and three bytes on a verified connection. Returns the number of parts accepted and
 /// of connections ended.
 fn receive_front(front: [u8; FRONT_LEN]) -> (usize, usize) {
-    let (mut one, _) = acquainted(true);
-    let mut stranger = TcpStream::connect(one.link.local_addr()).unwrap();
+    let (mut one, _) = paired(true);
+    let mut foreign = TcpStream::connect(one.link.local_addr()).unwrap();
     let tokens = Tokens {
         mine: 22,
         theirs: 11,
     };
-    stranger.write_all(&tokens.encode()).unwrap();
+    foreign.write_all(&tokens.encode()).unwrap();
     poll_until(&mut [&mut one], |ends| ends[0].up == 1);
-    stranger.write_all(&front).unwrap();
-    stranger.write_all(b"abc").unwrap();
+    foreign.write_all(&front).unwrap();
+    foreign.write_all(b"abc").unwrap();
     poll_until(&mut [&mut one], |ends| {
         ends[0].down + ends[0].inbox.parts.len() == 1
     });
@@ -408,8 +408,8 @@ fn connections_use_at_most_their_share_of_descriptors() {
     // One connection is opened, one is accepted.
     one.link.open_to(2, two.link.local_addr(), other);
     poll_until(&mut [&mut one, &mut two], |ends| ends[0].down == 1);
-    one.known.insert(12, (2, 23));
-    two.known.insert(23, (3, 12));
+    one.sessions.insert(12, (2, 23));
+    two.sessions.insert(23, (3, 12));
     let other = Tokens {
         mine: 23,
         theirs: 12,
@@ -422,7 +422,7 @@ fn connections_use_at_most_their_share_of_descriptors() {
 
 #[test]
 fn refused_connection_is_reported() {
-    let (mut one, two) = acquainted(true);
+    let (mut one, two) = paired(true);
     let to = two.link.local_addr();
     drop(two);
     let tokens = Tokens {
@@ -473,7 +473,7 @@ fn sleeper_is_woken_by_data_and_by_space() {
     poll_until(&mut [&mut one, &mut two], |ends| {
         ends[1].inbox.parts.len() == 1
     });
-    // Until there is no room.
+    // Sends until the socket is full.
     let slices = [IoSlice::new(&bytes)];
     let frame = TxFrame {
         head: b"more",
@@ -483,7 +483,7 @@ fn sleeper_is_woken_by_data_and_by_space() {
     while one.link.transmit(1, &frame).is_ok() {}
     one.poll();
     let mut wake = WakeSet::default();
-    assert!(one.link.arm(&mut wake), "there is no room");
+    assert!(one.link.arm(&mut wake), "no event is pending");
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let start = Instant::now();

@@ -3,7 +3,7 @@
 //! expected.
 //!
 //! The call fills pieces in this order: header and payload for each frame of the plan, then the
-//! bounce buffer. The bounce buffer alone has room for the longest run, so nothing is ever
+//! bounce buffer. The bounce buffer alone holds the longest run, so nothing is ever
 //! truncated.
 //!
 //! Invariant: after [`Slots::settle`], no frame delivered as an ordinary one has bytes in the
@@ -125,13 +125,13 @@ impl Slots {
         let is_expected = |index: &usize| {
             let datagram_len = segment_len.min(got.len - (index * segment_len).min(got.len));
             let at = (index * self.fragment_len).min(plan.dst.len());
-            let room = plan.dst.len() - at;
+            let dst_left = plan.dst.len() - at;
             let Some(payload_len) = datagram_len.checked_sub(self.header_len) else {
                 return false;
             };
             // The frame must start where its pieces start and must not extend past them.
             (*index == 0 || segment_len == slot_len)
-                && payload_len <= room.min(self.fragment_len)
+                && payload_len <= dst_left.min(self.fragment_len)
                 && plan.expected.matches(
                     *index,
                     self.header(*index),

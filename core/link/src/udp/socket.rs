@@ -36,7 +36,7 @@ const DATAGRAMS_IN_ROW: u32 = 4;
 /// of a growing queue is detected this way.
 const CALLS_PER_REQUEST: u32 = 8;
 
-/// Calls after a mark that all request marks: the full runs in flight while a queue stands.
+/// Calls after a mark that all request marks: the full runs in flight while a queue persists.
 const REQUESTS_AFTER_MARK: u32 = 256;
 
 /// Bytes received by a call after which the next one requests marks: bulk data, which fills queues.
@@ -261,7 +261,7 @@ impl Busy {
     }
 }
 
-/// Opens a socket beside `common`, connected to the peer at `to`.
+/// Opens a second socket with the address of `common`, connected to the peer at `to`.
 ///
 /// # Errors
 /// Returns the error of the system call.

@@ -44,7 +44,7 @@ fn peers_of_both_families_are_reached_by_one_port() {
         a.connect(1, &LinkAddr::Udp { socket }).unwrap();
         // Enough frames to give the peer a connected socket.
         for _ in 0..300 {
-            a.transmit(1, &TxFrame::whole(bytes)).unwrap();
+            a.transmit(1, &TxFrame::contiguous(bytes)).unwrap();
             let mut got = Vec::new();
             while got.is_empty() {
                 got = received(&mut b);
@@ -53,7 +53,7 @@ fn peers_of_both_families_are_reached_by_one_port() {
         }
     }
     a.disconnect(1);
-    let refused = a.transmit(1, &TxFrame::whole(b"nobody"));
+    let refused = a.transmit(1, &TxFrame::contiguous(b"nobody"));
     assert!(matches!(refused, Err(TxError::NotConnected(1))));
 }
 
@@ -120,10 +120,11 @@ fn run_is_divided_by_the_length_in_its_first_datagram() {
     assert_eq!(lens, [1000, 1000, 1000, 700]);
     // A datagram with an impossible length is delivered whole: longer than received, zero, or too
     // short for the number of datagrams that the kernel merges.
-    for (says, len) in [(30, 1000), (0, 1000), (1, 1400), (255, 1)] {
-        a.transmit(1, &TxFrame::whole(&vec![says; len])).unwrap();
-        let expected = if says == 1 { 14 } else { 1 };
-        assert_eq!(received(&mut b).len(), expected, "{says}");
+    for (first_byte, len) in [(30, 1000), (0, 1000), (1, 1400), (255, 1)] {
+        a.transmit(1, &TxFrame::contiguous(&vec![first_byte; len]))
+            .unwrap();
+        let expected = if first_byte == 1 { 14 } else { 1 };
+        assert_eq!(received(&mut b).len(), expected, "{first_byte}");
     }
     let run = [[1; 1450]; 5].concat();
     send_run(&mut a, &run, 1450);
@@ -141,7 +142,10 @@ fn nothing_but_runs_is_cut() {
         for len in [50, 100, 101, 1472] {
             for count in 1..8 {
                 send_run(&mut a, &[7; 250], 100);
-                (0..count).for_each(|_| a.transmit(1, &TxFrame::whole(&[8; 1472][..len])).unwrap());
+                (0..count).for_each(|_| {
+                    a.transmit(1, &TxFrame::contiguous(&[8; 1472][..len]))
+                        .unwrap()
+                });
                 let lens: Vec<usize> = received(&mut b).iter().map(Vec::len).collect();
                 let expected = [vec![100, 100, 50], vec![len; count]].concat();
                 assert_eq!(lens, expected);
@@ -157,9 +161,9 @@ fn refused_peer_is_named_and_costs_no_frame() {
     drop(b);
     let mut own = open(|_| {});
     a.connect(3, &own.local_addr()).unwrap();
-    a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"to nobody")).unwrap();
     // The refusal is now pending on the socket, and must not cost this frame.
-    a.transmit(3, &TxFrame::whole(b"to somebody")).unwrap();
+    a.transmit(3, &TxFrame::contiguous(b"to somebody")).unwrap();
     assert_eq!(received(&mut own), [b"to somebody"]);
     assert!(matches!(a.poll_notice(), Some(Notice::Refused(1))));
     assert!(a.poll_notice().is_none());
@@ -176,7 +180,7 @@ fn busy_pair(change: impl Fn(&mut UdpConfig)) -> (Udp, Udp) {
 fn make_busy(link: &mut Udp, peer: PeerId, other: &mut Udp) {
     let mut count = 0_u32;
     while link.busy.peer() != Some(peer) {
-        link.transmit(peer, &TxFrame::whole(&count.to_le_bytes()))
+        link.transmit(peer, &TxFrame::contiguous(&count.to_le_bytes()))
             .unwrap();
         assert_eq!(received(other), [count.to_le_bytes()]);
         count += 1;
@@ -191,16 +195,16 @@ fn frames_of_busy_and_other_peers_are_received() {
     c.connect(0, &a.local_addr()).unwrap();
     let hear_both = |a: &mut Udp, b: &mut Udp, c: &mut Udp| {
         for round in 0..20_u8 {
-            b.transmit(0, &TxFrame::whole(&[b'b', round])).unwrap();
-            c.transmit(0, &TxFrame::whole(&[b'c', round])).unwrap();
-            let mut heard = Vec::new();
-            while heard.len() < 2 {
-                a.receive(16, &mut |frame| heard.push(frame.head.to_vec()));
+            b.transmit(0, &TxFrame::contiguous(&[b'b', round])).unwrap();
+            c.transmit(0, &TxFrame::contiguous(&[b'c', round])).unwrap();
+            let mut frames = Vec::new();
+            while frames.len() < 2 {
+                a.receive(16, &mut |frame| frames.push(frame.head.to_vec()));
             }
-            heard.sort_unstable();
-            assert_eq!(heard, [[b'b', round], [b'c', round]]);
-            a.transmit(1, &TxFrame::whole(&[round])).unwrap();
-            a.transmit(2, &TxFrame::whole(&[round])).unwrap();
+            frames.sort_unstable();
+            assert_eq!(frames, [[b'b', round], [b'c', round]]);
+            a.transmit(1, &TxFrame::contiguous(&[round])).unwrap();
+            a.transmit(2, &TxFrame::contiguous(&[round])).unwrap();
             assert_eq!(
                 (received(b), received(c)),
                 (vec![vec![round]], vec![vec![round]])
@@ -213,7 +217,7 @@ fn frames_of_busy_and_other_peers_are_received() {
     hear_both(&mut a, &mut b, &mut c);
     a.disconnect(2);
     assert_eq!(a.sockets.len(), 1);
-    b.transmit(0, &TxFrame::whole(b"still")).unwrap();
+    b.transmit(0, &TxFrame::contiguous(b"still")).unwrap();
     assert_eq!(received(&mut a), [b"still"]);
 }
 
@@ -225,12 +229,12 @@ fn each_socket_wakes_a_sleeper() {
     for other in [&mut b, &mut c] {
         let mut wake = WakeSet::default();
         assert!(a.arm(&mut wake));
-        other.transmit(0, &TxFrame::whole(b"wake up")).unwrap();
+        other.transmit(0, &TxFrame::contiguous(b"wake up")).unwrap();
         assert!(net::wait_readable(&wake.fds, std::time::Duration::from_secs(10)).unwrap());
         assert!(!a.arm(&mut wake));
-        let mut heard = 0;
-        while heard == 0 {
-            heard += a.receive(16, &mut |_| {});
+        let mut frames = 0;
+        while frames == 0 {
+            frames += a.receive(16, &mut |_| {});
         }
     }
 }
@@ -244,10 +248,10 @@ fn refusal_by_a_busy_peer_is_named_and_costs_no_frame() {
         unreachable!()
     };
     drop(b);
-    a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"to nobody")).unwrap();
     let heir = UdpSocket::bind(socket).unwrap();
     // The refusal is now pending on the connected socket, and must not cost this frame.
-    a.transmit(1, &TxFrame::whole(b"to somebody")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"to somebody")).unwrap();
     let mut buf = [0; 64];
     assert_eq!(heir.recv(&mut buf).unwrap(), b"to somebody".len());
     assert!(matches!(a.poll_notice(), Some(Notice::Refused(1))));
@@ -260,8 +264,8 @@ fn pending_refusal_does_not_hide_what_arrived() {
     let mut c = open(|_| {});
     c.connect(0, &a.local_addr()).unwrap();
     drop(b);
-    c.transmit(0, &TxFrame::whole(b"good")).unwrap();
-    a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+    c.transmit(0, &TxFrame::contiguous(b"good")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"to nobody")).unwrap();
     assert_eq!(received(&mut a), [b"good"]);
     assert!(matches!(a.poll_notice(), Some(Notice::Refused(1))));
 }
@@ -271,7 +275,7 @@ fn arm_refuses_while_a_refusal_is_pending() {
     let (mut a, b) = pair(|_| {});
     drop(b);
     assert!(a.arm(&mut WakeSet::default()));
-    a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"to nobody")).unwrap();
     assert!(!a.arm(&mut WakeSet::default()));
     assert!(a.poll_notice().is_some());
     assert!(a.arm(&mut WakeSet::default()));
@@ -281,7 +285,7 @@ fn arm_refuses_while_a_refusal_is_pending() {
 fn overflow_is_reported_frame_by_frame() {
     let (mut a, mut b) = pair(|config| config.receive_buffer_len = 4096);
     for _ in 0..100 {
-        a.transmit(1, &TxFrame::whole(&[0xa5; 1000])).unwrap();
+        a.transmit(1, &TxFrame::contiguous(&[0xa5; 1000])).unwrap();
     }
     let arrived = received(&mut b).len();
     let mut dropped = 0;
@@ -296,7 +300,7 @@ fn overflow_is_reported_frame_by_frame() {
 #[test]
 fn empty_datagram_is_counted_not_handed_over() {
     let (mut a, mut b) = pair(|_| {});
-    a.transmit(1, &TxFrame::whole(b"")).unwrap();
+    a.transmit(1, &TxFrame::contiguous(b"")).unwrap();
     assert!(received(&mut b).is_empty());
     assert!(matches!(
         b.poll_notice(),
@@ -442,7 +446,7 @@ impl Receiver for Few {
 fn datagrams_beyond_enough_stay_in_the_socket() {
     let (mut a, mut b) = pair(|_| {});
     for byte in 0..6 {
-        a.transmit(1, &TxFrame::whole(&[byte])).unwrap();
+        a.transmit(1, &TxFrame::contiguous(&[byte])).unwrap();
     }
     // The first datagram after an empty poll is delivered alone.
     for (enough, expected) in [(9, 1), (1, 1), (2, 2), (9, 2)] {

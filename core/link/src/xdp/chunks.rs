@@ -89,12 +89,12 @@ impl Layout {
         Area::map(file, words, chunk_len, chunks)
     }
 
-    /// Returns the entries of the fill ring, with room for all receive chunks.
+    /// Returns the entries of the fill ring, enough for all receive chunks.
     pub(super) fn fill_len(&self) -> u32 {
         (self.place_count * CONTRIBUTED).next_power_of_two()
     }
 
-    /// Returns the entries of the completion ring, with room for all send chunks.
+    /// Returns the entries of the completion ring, enough for all send chunks.
     pub(super) fn completion_len(&self) -> u32 {
         (self.place_count * TX_LEN).next_power_of_two()
     }
@@ -234,7 +234,7 @@ impl Chunks {
     pub(super) fn refill(&mut self) -> bool {
         let (fill, held) = (&mut self.fill, &mut self.held);
         let filled = self.lock.with(|| {
-            // The ring has room for all chunks of the area.
+            // The ring fits all chunks of the area.
             held.drain(..).all(|at| fill.push(at));
         });
         if let Err(error) = filled {

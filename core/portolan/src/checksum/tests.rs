@@ -92,7 +92,7 @@ fn sum_is_xxh3() {
 #[test]
 fn every_datagram_shape_round_trips_with_its_sum() {
     let one = whole(FrameKind::Data, true, 40);
-    assert_eq!(opened(&sent(&TxFrame::whole(&one))), [&one[..]]);
+    assert_eq!(opened(&sent(&TxFrame::contiguous(&one))), [&one[..]]);
 
     // Fragments in user memory, in two slices with arbitrary boundaries; the last fragment is
     // shorter.
@@ -142,7 +142,7 @@ fn every_datagram_shape_round_trips_with_its_sum() {
 fn unmarked_frames_are_unchanged() {
     for kind in [FrameKind::Data, FrameKind::Hello] {
         let frame = whole(kind, false, 40);
-        let datagrams = sent(&TxFrame::whole(&frame));
+        let datagrams = sent(&TxFrame::contiguous(&frame));
         assert_eq!(datagrams, [&frame[..]]);
         assert_eq!(open(&datagrams[0]), Ok(&frame[..]));
     }
@@ -152,7 +152,7 @@ fn unmarked_frames_are_unchanged() {
 #[test]
 fn any_altered_bit_is_detected() {
     let frame = whole(FrameKind::Data, true, 40);
-    let datagram = sent(&TxFrame::whole(&frame)).remove(0);
+    let datagram = sent(&TxFrame::contiguous(&frame)).remove(0);
     for bit in 0..datagram.len() * 8 {
         let mut altered = datagram.clone();
         altered[bit / 8] ^= 1 << (bit % 8);
@@ -210,7 +210,7 @@ fn frame_without_own_sum_is_dropped_for_any_flipped_bit() {
         portolan_wire::seal_header(&mut frame);
         frame
     };
-    let checked = sent(&TxFrame::whole(&whole(FrameKind::Data, true, 40))).remove(0);
+    let checked = sent(&TxFrame::contiguous(&whole(FrameKind::Data, true, 40))).remove(0);
     for frame in [sealed, checked, whole(FrameKind::Hello, false, 80)] {
         let mut altered = frame.clone();
         corrupt(&mut altered, 8 * 20 + 3);
@@ -245,7 +245,7 @@ fn costs_of_sums() {
         }),
     };
     let frames = [
-        ("a frame of 64 B", TxFrame::whole(&small)),
+        ("a frame of 64 B", TxFrame::contiguous(&small)),
         ("44 of 1472 B", bulk),
     ];
     for (what, frame) in frames {

@@ -331,7 +331,7 @@ impl Links {
     ) -> (PeerId, LinkId, Result<(), TxError>) {
         match *transmit {
             Transmit::Frame { peer, link, bytes } => {
-                let result = self.send(turn, peer, link, &TxFrame::whole(bytes));
+                let result = self.send(turn, peer, link, &TxFrame::contiguous(bytes));
                 (peer, link, result)
             }
             Transmit::Run {

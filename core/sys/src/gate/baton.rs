@@ -3,7 +3,7 @@
 //!
 //! Each side writes a word of its own and then reads the other side's word (Dekker). The owner,
 //! which enters and leaves with each call, needs only plain stores and loads. The helper, which
-//! polls rarely, pays for the fences of both ([`barrier`]). Each absence of the owner has a number,
+//! polls rarely, executes the fences of both ([`barrier`]). Each absence of the owner has a number,
 //! from which the helper detects that the owner has returned since.
 
 use crate::barrier;

@@ -70,7 +70,7 @@ pub enum Pending {
     Urgent,
 }
 
-/// Result of a helper's turn.
+/// Result of one pass of the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
     /// No work is left.
@@ -259,7 +259,7 @@ impl<T: Carry> Gate<T> {
         // A helper that held the value when this process was forked never releases it.
         while !self.shared.baton.is_back() && !self.process.is_another() {
             tries += 1;
-            // A turn of the helper takes microseconds, but it may have lost its core.
+            // A pass of the helper takes microseconds, but it may have lost its core.
             if tries < 64 {
                 std::hint::spin_loop();
             } else {

@@ -144,7 +144,7 @@ fn owner_that_returns_constantly_sees_a_consistent_value() {
             entered.left += 100;
             entered.left
         };
-        // From time to time the helper gets its turn, however busy the machine is.
+        // From time to time wait for the helper, however busy the machine is.
         let awaited = usize::from(round % 50 == 0 && seen.recv().is_ok());
         let after = gate.enter();
         let steps = awaited + seen.try_iter().count();

@@ -234,7 +234,7 @@ impl Sender {
     /// Most pieces that one call gathers (`UIO_MAXIOV` of include/uapi/linux/uio.h).
     pub const PIECES_MAX: usize = 1024;
 
-    /// Allocates room for the largest call.
+    /// Allocates memory for the largest call.
     #[must_use]
     pub fn new() -> Self {
         Sender {

@@ -32,7 +32,7 @@ pub struct SocketError {
     pub info: u32,
     /// Destination of the datagram.
     pub destination: Option<SocketAddr>,
-    /// Sender of the ICMP message; this host itself if address resolution got no answer.
+    /// Sender of the ICMP message; this host itself if address resolution failed.
     pub offender: Option<IpAddr>,
 }
 
@@ -139,10 +139,10 @@ fn offender(header: *const cmsghdr) -> Option<IpAddr> {
     let behind = std::mem::size_of::<sock_extended_err>();
     // SAFETY: `header` is from a successful `recvmsg`, as found by our caller.
     let (len, data) = unsafe { ((*header).cmsg_len, libc::CMSG_DATA(header)) };
-    let has = |room: usize| {
-        let room = u32::try_from(behind + room).unwrap_or(u32::MAX);
+    let has = |addr_len: usize| {
+        let addr_len = u32::try_from(behind + addr_len).unwrap_or(u32::MAX);
         // SAFETY: no pointers; the length of a message with that much data.
-        len >= unsafe { libc::CMSG_LEN(room) } as usize
+        len >= unsafe { libc::CMSG_LEN(addr_len) } as usize
     };
     if has(std::mem::size_of::<sockaddr_in6>()) {
         // SAFETY: the message is that long; alignment is not relied on; any bytes are valid numbers.
@@ -170,26 +170,26 @@ mod tests {
 
     #[test]
     fn refusal_names_the_destination() {
-        let gone = UdpSocket::bind("127.0.0.1:0")
+        let closed = UdpSocket::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         enable_error_queue(socket.as_fd(), false).unwrap();
         assert_eq!(recv_error(socket.as_fd()).unwrap(), None);
-        send_to(socket.as_fd(), &gone.into(), b"anybody?").unwrap();
+        send_to(socket.as_fd(), &closed.into(), b"anybody?").unwrap();
         let error = recv_error(socket.as_fd()).unwrap().unwrap();
         assert_eq!(error.errno, libc::ECONNREFUSED);
         assert_eq!(error.origin, ErrorOrigin::Icmp);
-        assert_eq!(error.destination, Some(gone));
-        assert_eq!(error.offender, Some(gone.ip()));
+        assert_eq!(error.destination, Some(closed));
+        assert_eq!(error.offender, Some(closed.ip()));
     }
 
     #[test]
     fn refusal_quotes_what_was_sent() {
-        let gone = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let to = gone.local_addr().unwrap();
-        drop(gone);
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = closed.local_addr().unwrap();
+        drop(closed);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         enable_error_queue(socket.as_fd(), false).unwrap();
         send_to(socket.as_fd(), &to.into(), b"anybody?").unwrap();

@@ -294,8 +294,8 @@ mod tests {
                 assert!(layout.block_len * layout.block_count <= ring_len.max(layout.block_len));
                 let waste = layout.block_len - layout.slots_per_block() * layout.slot_len;
                 assert!(waste < layout.slot_len, "{layout:?}");
-                let told = layout.parts().map(RingLayout::from_parts);
-                assert_eq!(told, Some(Some(layout)));
+                let decoded = layout.parts().map(RingLayout::from_parts);
+                assert_eq!(decoded, Some(Some(layout)));
             }
         }
         assert_eq!(RingLayout::new(14 + 1500, 4 << 20).slot_count(), 40 * 64);

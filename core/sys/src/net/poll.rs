@@ -56,7 +56,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
     }
 }
 
-/// Sleeps until `fd` has room to write or has an error, at most `timeout`; a signal ends the wait.
+/// Sleeps until `fd` is writable or has an error, at most `timeout`; a signal ends the wait.
 ///
 /// # Errors
 /// The errno of `poll`, except interruptions.

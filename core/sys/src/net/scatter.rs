@@ -21,7 +21,7 @@ impl Scatter {
     /// Most pieces of one call (`UIO_MAXIOV` of include/uapi/linux/uio.h).
     pub const PIECES_MAX: usize = 1024;
 
-    /// Allocates room for calls of `pieces_max` pieces; longer ones allocate.
+    /// Allocates memory for calls of `pieces_max` pieces; longer ones allocate.
     #[must_use]
     pub fn new(pieces_max: usize) -> Self {
         Scatter {

@@ -207,11 +207,11 @@ impl Pipe {
         Ok(Pipe { read, write })
     }
 
-    /// Passes the pages of `bytes` by reference, as far as the pipe has room, and returns the
+    /// Passes the pages of `bytes` by reference, as far as the pipe has space, and returns the
     /// number of bytes. They must stay unchanged until their receiver has them.
     ///
     /// # Errors
-    /// The errno of `vmsplice`: `EAGAIN` if there is no room.
+    /// The errno of `vmsplice`: `EAGAIN` if the pipe is full.
     pub fn splice_in(&self, bytes: &[u8]) -> io::Result<usize> {
         let iov = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -234,7 +234,7 @@ impl Pipe {
     /// completion follows at once.
     ///
     /// # Errors
-    /// The errno of `splice`: `EAGAIN` if the socket has no room.
+    /// The errno of `splice`: `EAGAIN` if the socket buffer is full.
     pub fn splice_to(&self, socket: BorrowedFd<'_>, len: usize, more: bool) -> io::Result<usize> {
         let more = if more { libc::SPLICE_F_MORE } else { 0 };
         usage::count_call(usage::Call::Splice);
@@ -390,7 +390,7 @@ pub(super) mod tests {
         let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         for _ in 0..3 {
             // The first call reports the reset, later ones that the socket is closed for sending.
-            let _ = pipe.splice_in(b"gone");
+            let _ = pipe.splice_in(b"late");
             pipe.splice_to(near.as_fd(), 4, false).unwrap_err();
         }
         // SAFETY: the previous disposition.
@@ -405,7 +405,7 @@ pub(super) mod tests {
         let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to, PortRange::default()).unwrap();
         let refused = loop {
             match is_stream_connected(&near) {
-                Ok(stands) => assert!(!stands),
+                Ok(is_connected) => assert!(!is_connected),
                 Err(error) => break error,
             }
         };

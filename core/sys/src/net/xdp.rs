@@ -118,11 +118,11 @@ impl XdpSocket {
     /// The errno of `bind`.
     pub fn bind_beside(&self, owner: &XdpSocket, interface: u32, queue: u32) -> io::Result<()> {
         let flags = SocketAddrXdpFlags::XDP_SHARED_UMEM;
-        let beside = SocketAddrXdpWithSharedUmem {
+        let shared = SocketAddrXdpWithSharedUmem {
             addr: SocketAddrXdp::new(flags, interface, queue),
             shared_umem_fd: owner.0.as_fd(),
         };
-        Ok(bind(&self.0, &beside)?)
+        Ok(bind(&self.0, &shared)?)
     }
 
     /// Maps the ring of received frames, with the number of entries that it was created with.

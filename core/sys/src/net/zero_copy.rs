@@ -305,20 +305,20 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
         self.ahead_len -= len;
     }
 
-    /// Receives with one call until `wanted` bytes were read ahead. Returns `false` if the peer has
-    /// closed.
+    /// Receives with one call until `ahead_len` bytes were read ahead. Returns `false` if the peer
+    /// has closed.
     ///
     /// # Errors
     /// `WouldBlock` if a non-blocking socket has no data. Any other error means that the connection
     /// has failed.
     ///
     /// # Panics
-    /// Panics if `wanted` is more than `AHEAD`, or less than the bytes already read ahead.
-    pub fn fill(&mut self, socket: &TcpStream, wanted: usize) -> io::Result<bool> {
-        if wanted == self.ahead_len {
+    /// Panics if `ahead_len` is more than `AHEAD`, or less than the bytes already read ahead.
+    pub fn fill(&mut self, socket: &TcpStream, ahead_len: usize) -> io::Result<bool> {
+        if ahead_len == self.ahead_len {
             return Ok(true);
         }
-        let into = &mut self.ahead[self.ahead_len..wanted];
+        let into = &mut self.ahead[self.ahead_len..ahead_len];
         usage::count_call(Call::Recvfrom);
         let len = { socket }.read(into)?;
         self.ahead_len += len;

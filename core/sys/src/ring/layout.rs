@@ -23,7 +23,7 @@ pub(super) const HEAD_OFF: usize = 128;
 /// sender's cache in shared state, and reading it after each frame costs no transfer. On the head's
 /// line it would be invalidated with each head.
 pub(super) const RECEIVER_STATE_OFF: usize = 256;
-/// Offset of the flag of a sender that sleeps for lack of room.
+/// Offset of the flag of a sender that sleeps because the ring is full.
 pub(super) const SENDER_WAITING_OFF: usize = 384;
 
 /// Offset of the unclaimed part of a message that the receiver copies. The terms of the offer

@@ -65,7 +65,7 @@ impl RingMemory {
         self.field(layout::RECEIVER_STATE_OFF)
     }
 
-    /// Returns the flag that is nonzero while the sender sleeps for lack of room.
+    /// Returns the flag that is nonzero while the sender sleeps because the ring is full.
     #[inline]
     pub(super) fn sender_waiting(&self) -> &AtomicU64 {
         self.field(layout::SENDER_WAITING_OFF)

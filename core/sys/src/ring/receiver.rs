@@ -118,7 +118,7 @@ impl RingReceiver {
             Word::Invalid => return Err(RingBroken("an entry's word is invalid")),
         };
         if layout::entry_len(len) > self.to_end() {
-            return Err(RingBroken("an entry goes beyond the ring's end"));
+            return Err(RingBroken("an entry extends beyond the ring's end"));
         }
         Ok(Some(Entry {
             memory: &self.memory,

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// Reason why a frame was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
-    /// No room until the receiver has consumed more.
+    /// No space until the receiver has consumed more.
     #[error("ring is full")]
     Full,
     /// The frame is too long for this ring.
@@ -112,7 +112,7 @@ impl RingSender {
         if entry > to_end { to_end } else { 0 }
     }
 
-    /// Returns `true` if there is room for `len` bytes and the zero word behind them.
+    /// Returns `true` if there is space for `len` bytes and the zero word behind them.
     #[inline]
     fn fits(&self, len: usize) -> bool {
         let used = layout::to_usize(self.tail - self.head);
@@ -168,7 +168,7 @@ impl RingSender {
     #[inline]
     fn bell(&self) -> Bell {
         // SYNC: sleep (the commit above, fence, then this load). If the receiver fences for us and
-        // we are registered, only the compiler must be kept from swapping the two.
+        // we are registered, only the compiler must be prevented from swapping the two.
         barrier::light();
         let state = self.memory.receiver_state().load(Ordering::Relaxed);
         if self.registered && state == layout::STATE_FENCES {

@@ -274,7 +274,7 @@ fn entry_beyond_the_end_is_detected() {
         .store(Word::Frame(max).encode(), Ordering::Relaxed);
     assert_eq!(
         receiver.peek().unwrap_err().0,
-        "an entry goes beyond the ring's end"
+        "an entry extends beyond the ring's end"
     );
 }
 

@@ -522,6 +522,6 @@ int main(void) {
     from_handlers();
     accounts();
     OK(portolan_close(node));
-    puts("all messages came");
+    puts("all messages arrived");
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Every detectable mistake is reported by name. A job of one. */
+/* Every detectable misuse returns its error. A job of one. */
 
 #include "check.h"
 
@@ -331,6 +331,6 @@ int main(void) {
     FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_rank(node));
     FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_adopt(node));
     FAILS(PORTOLAN_ERR_CLOSED, "closed", portolan_send(node, 0, PORT, "x", 1, 0));
-    puts("all mistakes were named");
+    puts("every misuse returned its error");
     return 0;
 }

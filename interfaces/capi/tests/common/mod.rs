@@ -234,20 +234,20 @@ impl Drop for Lab {
 
 /// Returns the paths between processes for a conformance program: within this host, and between two
 /// hosts of a lab if one can be created. Some also run with a lossy network.
-pub(crate) fn ways() -> Vec<Vec<&'static str>> {
+pub(crate) fn path_options() -> Vec<Vec<&'static str>> {
     const LOSS: &str = "fault=drop=0.01,seed=5";
-    let mut ways = vec![
+    let mut path_options = vec![
         vec!["--path", "shm"],
         vec!["--path", "udp"],
         vec!["--path", "udp", "--option", LOSS],
     ];
     if can_make_labs() {
         for path in ["udp", "packet"] {
-            ways.push(vec!["--new-lab", "2", "--path", path]);
+            path_options.push(vec!["--new-lab", "2", "--path", path]);
         }
-        ways.push(vec!["--new-lab", "2", "--path", "auto", "--option", LOSS]);
+        path_options.push(vec!["--new-lab", "2", "--path", "auto", "--option", LOSS]);
     }
-    ways
+    path_options
 }
 
 /// Time limit for ranks that a busy machine delays. Dead ranks are detected by other means.
@@ -279,19 +279,22 @@ pub(crate) fn run_job(count: u32, options: &[&str], program: &Path, args: &[&str
     succeed(&mut job(count, options, program, args))
 }
 
-/// Runs `program` as a job of two on each of `ways`, and checks that both ranks report their end
-/// under the given names.
+/// Runs `program` as a job of two with each of `path_options`, and checks that both ranks report
+/// their end under the given names.
 pub(crate) fn assert_both_done(
     program: &Path,
-    ways: &[Vec<&str>],
+    path_options: &[Vec<&str>],
     args: &[&str],
     names: [&str; 2],
 ) {
-    for way in ways {
-        let out = run_job(2, way, program, args);
+    for options in path_options {
+        let out = run_job(2, options, program, args);
         for name in names {
             let line = format!("{name} is done");
-            assert!(out.contains(&line), "{way:?}: {line} is missing in\n{out}");
+            assert!(
+                out.contains(&line),
+                "{options:?}: {line} is missing in\n{out}"
+            );
         }
     }
 }

@@ -73,7 +73,7 @@ impl Channel for Frames {
     #[inline]
     fn send(&mut self) -> Result<()> {
         loop {
-            match self.link.transmit(PEER, &TxFrame::whole(&self.tx)) {
+            match self.link.transmit(PEER, &TxFrame::contiguous(&self.tx)) {
                 Ok(()) => return Ok(()),
                 Err(TxError::Full) => self.patience.wait()?,
                 Err(error) => return Err(error.into()),

@@ -222,7 +222,7 @@ impl Sockets {
                     let mut bytes = vec![0; len];
                     bytes[..MARK_LEN].copy_from_slice(&results.mark(path, len).to_bytes());
                     // A full queue drains before the next round.
-                    let _ = link.transmit(peer, &TxFrame::whole(&bytes));
+                    let _ = link.transmit(peer, &TxFrame::contiguous(&bytes));
                 }
             }
         }
