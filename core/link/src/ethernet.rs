@@ -78,7 +78,7 @@ impl Errors {
     /// Returns the interface, which must be up.
     pub(crate) fn find_interface(self, name: &InterfaceRef) -> Result<Interface, LinkError> {
         let all = net::interfaces().map_err(|source| {
-            let what = "list the interfaces".into();
+            let what = "list the network interfaces".into();
             self.system(what, source, "check the host's limits on sockets")
         })?;
         let found = all.into_iter().find(|interface| match name {
@@ -91,10 +91,9 @@ impl Errors {
                 libc::ENODEV,
                 "choose one that `ip link` lists on this host",
             )),
-            Some(interface) if !interface.up => Err(failed(
-                libc::ENETDOWN,
-                "switch it on with `ip link set … up`",
-            )),
+            Some(interface) if !interface.up => {
+                Err(failed(libc::ENETDOWN, "enable it with `ip link set … up`"))
+            }
             Some(interface) => Ok(interface),
         }
     }

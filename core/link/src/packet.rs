@@ -272,11 +272,12 @@ fn open_leased(interface: &Interface, config: &PacketConfig) -> Result<Opened, L
     let broker = config.broker.as_deref().unwrap_or_default();
     let lease = lease::acquire(broker, &request).map_err(|error| {
         let errno = io::Error::from_raw_os_error(libc::EPERM);
-        let what = format!("raw socket on {name} without CAP_NET_RAW; at {broker} {error}");
+        let what =
+            format!("open a raw socket on {name} without CAP_NET_RAW; broker at {broker}: {error}");
         ERRORS.system(what, errno, PRIVILEGE_REMEDY)
     })?;
     let ring = PacketRing::map(lease.socket.as_fd(), &lease.grant.ring).map_err(|errno| {
-        let what = format!("map the receive ring that the broker made on {name}");
+        let what = format!("map the receive ring that the broker created on {name}");
         ERRORS.system(what, errno, "use one version of Portolan and its broker")
     })?;
     let mtu = usize::try_from(lease.grant.mtu).unwrap_or(0);
@@ -291,8 +292,8 @@ fn open_leased(interface: &Interface, config: &PacketConfig) -> Result<Opened, L
 }
 
 /// Advice for users with neither privilege nor broker.
-const PRIVILEGE_REMEDY: &str = "give the program CAP_NET_RAW (`setcap cap_net_raw+ep PROGRAM`), have \
-     `portolan broker` run on this host, or do without: the udp link needs no privilege";
+const PRIVILEGE_REMEDY: &str = "give the program CAP_NET_RAW (`setcap cap_net_raw+ep PROGRAM`), run \
+     `portolan broker` on this host, or use the udp link, which needs no privilege";
 
 /// Returns a socket that still has to be bound; it receives nothing before that.
 fn prepare_socket(
@@ -302,7 +303,7 @@ fn prepare_socket(
 ) -> Result<OwnedFd, LinkError> {
     let name = &interface.name;
     let socket = net::packet_socket().map_err(|source| {
-        let what = format!("raw socket on {name} without CAP_NET_RAW");
+        let what = format!("open a raw socket on {name} without CAP_NET_RAW");
         ERRORS.system(what, source, PRIVILEGE_REMEDY)
     })?;
     let fd = socket.as_fd();

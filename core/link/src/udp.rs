@@ -174,10 +174,10 @@ impl Udp {
         let socket = socket.map_err(failed(format!("bind {target}")))?;
         let fd = socket.as_fd();
         prepare(fd, config).map_err(failed(format!("set options of the socket on {target}")))?;
-        let local = socket
-            .local_addr()
-            .map_err(failed(format!("name of {target}")))?;
-        let interfaces = net::interfaces().map_err(failed("list the interfaces".into()))?;
+        let local = socket.local_addr().map_err(failed(format!(
+            "read the address of the socket on {target}"
+        )))?;
+        let interfaces = net::interfaces().map_err(failed("list the network interfaces".into()))?;
         let segmentation = config.offload && net::segmentation_supported(fd);
         let charged_max =
             net::receive_buffer_len(fd).map_err(failed("read buffer lengths".into()))?;
@@ -344,7 +344,7 @@ impl Link for Udp {
             return match &mut self.second {
                 Some(second) => second.connect(peer, addr),
                 None => Err(unreachable(
-                    "one side has an IPv4 address and the other an IPv6 one",
+                    "one side has an IPv4 address and the other an IPv6 address",
                 )),
             };
         }

@@ -258,7 +258,7 @@ fn datagrams_that_do_not_fit_change_nothing() {
 }
 
 #[test]
-fn nonsense_of_a_host_is_no_harm() {
+fn invalid_reports_are_harmless() {
     let mut net = Net::new(9, &[0.1; 2], 10);
     let mut random = ChaCha8Rng::seed_from_u64(9);
     for _ in 0..500 {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_that_are_not_there_are_errors() {
+    fn missing_interfaces_are_errors() {
         let error = Ethtool::open("no-such-if").unwrap().features().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
         assert!(Ethtool::open("a-name-of-sixteen").is_err());

@@ -42,7 +42,7 @@ pub enum MemfdRefused {
     #[error("memory file is not sealed against resizing")]
     NotSealed,
     /// The size differs from the announced one.
-    #[error("memory file has another size than announced")]
+    #[error("memory file does not have the announced size")]
     WrongLen,
 }
 

@@ -77,7 +77,7 @@ fn array<T>(what: &str, at: *const T, count: usize) -> Result<*const T, Failure>
         return Err(Failure::null(what));
     }
     if !at.is_aligned() || count > isize::MAX.unsigned_abs() / size_of::<T>() {
-        let text = format!("{what}: not aligned for their type, or too many");
+        let text = format!("{what}: not aligned for the element type, or too many elements");
         return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
     }
     Ok(at)

@@ -23,7 +23,7 @@ pub(crate) unsafe fn target(place: *const portolan_remote_t) -> Result<RemoteTar
     let place = unsafe { memory::take("the place", place)? };
     if place.flags & !(PORTOLAN_HIGH | PORTOLAN_NOTIFY) != 0 {
         let text = format!(
-            "flags {:#x}: a place accepts PORTOLAN_HIGH and PORTOLAN_NOTIFY only",
+            "flags {:#x}: a remote operation accepts PORTOLAN_HIGH and PORTOLAN_NOTIFY only",
             place.flags
         );
         return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));

@@ -135,48 +135,43 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Malformed => f.write_str(
-                "it finds the request malformed; use one version of Portolan and its broker",
-            ),
-            Refusal::Version(version) => {
-                write!(
-                    f,
-                    "it has protocol version {version} and this process {VERSION}; use one version of \
-                     Portolan and its broker"
-                )
+            Refusal::Malformed => {
+                f.write_str("malformed request; use one version of Portolan and its broker")
             }
+            Refusal::Version(version) => write!(
+                f,
+                "the broker has protocol version {version} and this process {VERSION}; use one \
+                 version of Portolan and its broker"
+            ),
             Refusal::NoSuchNic => f.write_str(
-                "it does not serve this interface; name it in a [[nic]] of its configuration",
+                "the broker does not serve this interface; name it in a [[nic]] of its configuration",
             ),
-            Refusal::NotAllowed => {
-                f.write_str("no group of this user is in the `groups` of its configuration")
-            }
-            Refusal::Sockets(max) => {
-                write!(
-                    f,
-                    "this user has {max} sockets, all that `sockets` of its [quota] allows"
-                )
-            }
-            Refusal::RingMemory(max) => {
-                write!(
-                    f,
-                    "this user's rings have the {max} bytes that `ring_memory` of its [quota] allows"
-                )
-            }
-            Refusal::Endpoints(max) => {
-                write!(
-                    f,
-                    "all {max} endpoints are taken; raise `endpoints` of its [[nic]]"
-                )
-            }
-            Refusal::Connections(max) => {
-                write!(f, "this user has {max} connections to it; close some")
-            }
+            Refusal::NotAllowed => f.write_str(
+                "no group of this user is in the `groups` of the broker's configuration; add one",
+            ),
+            Refusal::Sockets(max) => write!(
+                f,
+                "this user has {max} sockets, which is the limit; raise `sockets` in the broker's [quota]"
+            ),
+            Refusal::RingMemory(max) => write!(
+                f,
+                "the rings of this user would exceed {max} bytes; raise `ring_memory` in the broker's \
+                 [quota]"
+            ),
+            Refusal::Endpoints(max) => write!(
+                f,
+                "all {max} endpoints are taken; raise `endpoints` in the broker's [[nic]]"
+            ),
+            Refusal::Connections(max) => write!(
+                f,
+                "this user has {max} connections to the broker, which is the limit; close some"
+            ),
             Refusal::System(errno) => {
                 let error = io::Error::from_raw_os_error(*errno);
                 write!(
                     f,
-                    "the kernel gave it no socket ({error}); restart it if the interface is new"
+                    "the kernel refused a socket to the broker ({error}); restart the broker if the \
+                     interface is new"
                 )
             }
         }
@@ -318,10 +313,10 @@ pub enum LeaseError {
 impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LeaseError::NoReply(error) => write!(f, "no broker replies: {error}"),
-            LeaseError::Refused(refusal) => write!(f, "the broker refuses: {refusal}"),
+            LeaseError::NoReply(error) => write!(f, "no reply ({error})"),
+            LeaseError::Refused(refusal) => write!(f, "request refused: {refusal}"),
             LeaseError::InvalidReply => {
-                f.write_str("the reply is not one of a broker of this version")
+                f.write_str("invalid reply; use one version of Portolan and its broker")
             }
         }
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn flipped_bits_are_refused_wherever_they_are() {
+    fn any_flipped_bit_is_refused() {
         for bit in 0..HELLO_LEN * 8 {
             let mut record = hello().encode(&key(), NAME);
             record[bit / 8] ^= 1 << (bit % 8);

@@ -339,7 +339,7 @@ fn reconnecting_peer_is_admitted_behind_its_earlier_frames() {
 }
 
 #[test]
-fn connections_that_cross_a_disconnection_do_not_end_the_next() {
+fn connection_that_crosses_a_disconnect_does_not_end_the_next() {
     let (mut a, mut b) = (open(0), open(1));
     a.connect(1, &b.local_addr()).unwrap();
     b.service();
@@ -599,7 +599,7 @@ fn greet(to: &Shm, hello: &Hello, secret: [u8; 32], memory: &OwnedFd) -> Seqpack
 }
 
 #[test]
-fn wrong_hellos_are_refused_by_name_and_the_connection_closed() {
+fn wrong_hellos_are_counted_and_their_connection_closed() {
     let mut link = open(1);
     let (_ring, good) = ring::create(RING_LEN).unwrap();
     let empty = memfd::create_sealed("portolan-test", 4096).unwrap();

@@ -23,7 +23,7 @@ fn received(link: &mut Udp) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn peers_of_both_families_are_reached_by_one_port() {
+fn peers_of_both_families_are_reached_on_one_port() {
     if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
         return eprintln!("SKIPPED: this host has no IPv6");
     }
@@ -58,7 +58,7 @@ fn peers_of_both_families_are_reached_by_one_port() {
 }
 
 #[test]
-fn run_without_offload_arrives_as_with_it() {
+fn runs_arrive_equally_without_offload() {
     let body: Vec<u8> = (0..=255).cycle().take(4000).collect();
     for (offload, is_busy) in [(true, false), (true, true), (false, false), (false, true)] {
         let (mut a, mut b) = pair(|config| {
@@ -155,7 +155,7 @@ fn nothing_but_runs_is_cut() {
 }
 
 #[test]
-fn refused_peer_is_named_and_costs_no_frame() {
+fn refused_peer_is_reported_without_losing_a_frame() {
     let (mut a, b) = pair(|_| {});
     a.connect(2, &open(|_| {}).local_addr()).unwrap();
     drop(b);
@@ -240,7 +240,7 @@ fn each_socket_wakes_a_sleeper() {
 }
 
 #[test]
-fn refusal_by_a_busy_peer_is_named_and_costs_no_frame() {
+fn refusal_by_a_busy_peer_is_reported_without_losing_a_frame() {
     let (mut a, b) = busy_pair(|_| {});
     let mut c = open(|_| {});
     c.connect(0, &a.local_addr()).unwrap();
@@ -259,7 +259,7 @@ fn refusal_by_a_busy_peer_is_named_and_costs_no_frame() {
 }
 
 #[test]
-fn pending_refusal_does_not_hide_what_arrived() {
+fn pending_refusal_does_not_hide_received_frames() {
     let (mut a, b) = pair(|_| {});
     let mut c = open(|_| {});
     c.connect(0, &a.local_addr()).unwrap();
@@ -298,7 +298,7 @@ fn overflow_is_reported_frame_by_frame() {
 }
 
 #[test]
-fn empty_datagram_is_counted_not_handed_over() {
+fn empty_datagram_is_counted_and_not_delivered() {
     let (mut a, mut b) = pair(|_| {});
     a.transmit(1, &TxFrame::contiguous(b"")).unwrap();
     assert!(received(&mut b).is_empty());
@@ -335,7 +335,7 @@ fn interface_of_the_address_decides_the_frame_length() {
 }
 
 #[test]
-fn capacity_follows_what_the_kernel_books() {
+fn capacity_follows_the_charged_memory() {
     let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
     let assumed = b.caps().rx_buffer_len;
     let body = vec![7; 40 * 1400];
@@ -355,9 +355,9 @@ fn capacity_follows_what_the_kernel_books() {
         assert_eq!(received(&mut b).len(), 40);
     }
     // The loopback interface delivers runs whole: they are charged little more than their payload.
-    let told = b.poll_notice();
-    let Some(Notice::Capacity(len)) = told else {
-        panic!("{told:?} instead of a capacity");
+    let notice = b.poll_notice();
+    let Some(Notice::Capacity(len)) = notice else {
+        panic!("{notice:?} instead of a capacity");
     };
     assert!(
         (assumed * 2..assumed * 3).contains(&len),
@@ -368,9 +368,9 @@ fn capacity_follows_what_the_kernel_books() {
 
 /// Records each received frame as a letter, in upper case if it is marked.
 #[derive(Default)]
-struct Told(String);
+struct Marks(String);
 
-impl Receiver for Told {
+impl Receiver for Marks {
     fn plan(&mut self) -> Option<crate::Plan<'_>> {
         None
     }
@@ -392,7 +392,7 @@ impl Receiver for Told {
 #[test]
 fn every_frame_of_a_marked_run_is_marked() {
     let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
-    let mut told = |ecn, heads: &[u8]| {
+    let mut send = |ecn, heads: &[u8]| {
         net::set_ecn(a.sockets[COMMON].as_fd(), false, ecn).unwrap();
         let payload = [0xa5; 4000];
         let payload = [IoSlice::new(&payload[..1000 * heads.len()])];
@@ -406,16 +406,16 @@ fn every_frame_of_a_marked_run_is_marked() {
             segments,
         };
         a.transmit(1, &frame).unwrap();
-        let mut told = Told::default();
-        while b.receive_placed(16, &mut told) > 0 {}
-        told.0
+        let mut received = Marks::default();
+        while b.receive_placed(16, &mut received) > 0 {}
+        received.0
     };
     // Marks are not requested before the first run.
-    assert_eq!(told(net::ECN_CE, b"x"), "x");
-    assert_eq!(told(net::ECN_CAPABLE, b"abcd"), "abcd");
-    assert_eq!(told(net::ECN_CE, b"efgh"), "EFGH");
-    assert_eq!(told(net::ECN_CE, b"y"), "Y");
-    assert_eq!(told(net::ECN_CAPABLE, b"ijkl"), "ijkl");
+    assert_eq!(send(net::ECN_CE, b"x"), "x");
+    assert_eq!(send(net::ECN_CAPABLE, b"abcd"), "abcd");
+    assert_eq!(send(net::ECN_CE, b"efgh"), "EFGH");
+    assert_eq!(send(net::ECN_CE, b"y"), "Y");
+    assert_eq!(send(net::ECN_CAPABLE, b"ijkl"), "ijkl");
 }
 
 /// A receiver that accepts `enough` frames.

@@ -301,7 +301,7 @@ impl Sender {
             filled += piece.len();
             assert!(
                 filled <= segment_len,
-                "a piece reaches across the end of its datagram"
+                "a piece extends past the end of its datagram"
             );
             if filled == segment_len {
                 self.push_message(to, pieces_open);

@@ -43,7 +43,7 @@ impl fmt::Display for PortsUsedUp {
         write!(
             f,
             "all ports of {} are in use on this host; set PORTOLAN_PORTS (setting ports) to a wider \
-             range, or end processes that hold them",
+             range, or end processes that use them",
             self.0
         )
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn number_has_the_same_port_everywhere() {
+    fn number_maps_to_the_same_port_in_all_processes() {
         let range: PortRange = "20000-20100".parse().unwrap();
         assert_eq!(range.nth(0), Some(20000));
         assert_eq!(range.nth(101), Some(20000));

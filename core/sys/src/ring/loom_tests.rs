@@ -106,7 +106,7 @@ fn padding_and_frame_behind_it_appear_together() {
 }
 
 #[test]
-fn receiver_that_sleeps_is_rung_or_has_seen_the_frame() {
+fn sleeping_receiver_is_rung_or_has_seen_the_frame() {
     loom::model(|| {
         let (mut sender, mut receiver) = pair();
         let rung = Arc::new(AtomicBool::new(false));
@@ -128,7 +128,7 @@ fn receiver_that_sleeps_is_rung_or_has_seen_the_frame() {
 }
 
 #[test]
-fn sender_that_sleeps_is_rung_or_has_seen_the_space() {
+fn sleeping_sender_is_rung_or_has_seen_the_space() {
     loom::model(|| {
         let (mut sender, mut receiver) = pair();
         for number in 1..4 {

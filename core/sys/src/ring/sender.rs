@@ -16,7 +16,7 @@ pub enum PushError {
     #[error("ring is full")]
     Full,
     /// The frame is too long for this ring.
-    #[error("frame longer than {0} bytes")]
+    #[error("frame is longer than {0} bytes")]
     TooLong(usize),
     /// The receiver's index is invalid.
     #[error(transparent)]

@@ -51,7 +51,7 @@ fn pop(receiver: &mut RingReceiver) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn frames_of_every_short_length_arrive_as_they_were_sent_from_one_piece_or_two() {
+fn short_frames_of_one_or_two_pieces_arrive_intact() {
     let (mut sender, mut receiver) = pair();
     let bytes: Vec<u8> = (1..=80).collect();
     for len in 0..=bytes.len() {
@@ -371,7 +371,7 @@ fn offered(len: usize) -> (RingSender, RingReceiver) {
 }
 
 #[test]
-fn each_byte_of_an_offer_is_claimed_once_whoever_is_faster() {
+fn each_byte_of_an_offer_is_claimed_once() {
     for len in [OFFER_LEN_MIN, OFFER_LEN_MIN + 1, 1_000_000, 5 << 30] {
         for turns in 0..16_u32 {
             let (mut sender, mut receiver) = offered(len);

@@ -88,7 +88,7 @@ static void wrong_sizes(portolan_node_t *node) {
 }
 
 /* A call refused because of its arguments has no effect: its message or request still exists. */
-static void refused_calls_take_nothing(portolan_node_t *node) {
+static void refused_calls_have_no_effect(portolan_node_t *node) {
     char byte = 0;
     uint64_t key;
     portolan_request_t request;
@@ -318,7 +318,7 @@ int main(void) {
     OK(portolan_open(node, PORT));
     wrong_arguments(node);
     wrong_sizes(node);
-    refused_calls_take_nothing(node);
+    refused_calls_have_no_effect(node);
     wrong_places(node);
     wrong_groups(node);
     wrong_choices(node);
