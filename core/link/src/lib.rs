@@ -95,7 +95,7 @@ pub trait Link {
     }
 
     /// Returns the local address of the message that `peer` is pulling, if this process may copy a
-    /// part of it. Cheap enough for every turn in which a message may be pulled.
+    /// part of it. Cheap enough to call in every poll while a message may be pulled.
     fn offered(&self, peer: PeerId) -> Option<u64> {
         let _ = peer;
         None
@@ -109,8 +109,8 @@ pub trait Link {
     }
 
     /// Returns the next event outside the data path, such as a failed peer or a reduced MTU. Cheap
-    /// without an event, but it may make a system call: do not call it in every turn of a spin
-    /// loop.
+    /// without an event, but it may make a system call: do not call it in every iteration of a
+    /// spin loop.
     fn poll_notice(&mut self) -> Option<Notice>;
 
     /// Prepares to sleep: requests wake-ups from the peers and adds the descriptors to wait for.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reports of a link besides frames: errors, notices, and wake descriptors.
+//! Errors, notices, and wake descriptors of links.
 
 use crate::{LinkKind, PeerId};
 use portolan_sys::shortage::{Explained, Shortage};

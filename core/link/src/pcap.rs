@@ -80,7 +80,7 @@ impl<L: Link> Pcap<L> {
                 .peers
                 .get(&peer)
                 .copied()
-                .unwrap_or((stand_in(peer), 0)),
+                .unwrap_or((invented_mac(peer), 0)),
             None => (MacAddr([2, 2, 0, 0, 0, 0]), 0),
         }
     }
@@ -97,7 +97,8 @@ impl<L: Link> Link for Pcap<L> {
 
     fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         self.inner.connect(peer, addr)?;
-        self.peers.insert(peer, recorded_as(addr, stand_in(peer)));
+        self.peers
+            .insert(peer, recorded_as(addr, invented_mac(peer)));
         Ok(())
     }
 
@@ -261,7 +262,7 @@ fn recorded_as(addr: &LinkAddr, otherwise: MacAddr) -> (MacAddr, u16) {
 }
 
 /// Returns the invented hardware address of a peer without one.
-fn stand_in(peer: PeerId) -> MacAddr {
+fn invented_mac(peer: PeerId) -> MacAddr {
     let [a, b, c, d] = peer.to_be_bytes();
     MacAddr([2, 1, a, b, c, d])
 }

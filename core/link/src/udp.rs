@@ -287,7 +287,7 @@ impl Udp {
             return self.busy.set(self.busy.peer());
         }
         self.leave_busy();
-        match socket::open_beside(&self.sockets[COMMON], to, &self.config) {
+        match socket::open_connected(&self.sockets[COMMON], to, &self.config) {
             Ok(socket) => {
                 self.sockets.push(socket);
                 self.busy.set(Some(peer));
@@ -300,7 +300,7 @@ impl Udp {
     fn leave_busy(&mut self) {
         if let Some(mut socket) = self.sockets.drain(BUSY..).next() {
             self.drops_pending += socket.drops();
-            socket.close_beside();
+            socket.close_connected();
         }
         self.busy.set(None);
     }

@@ -345,7 +345,7 @@ fn open_socket(group: &Group, interface: u32) -> io::Result<Opened> {
     socket.make_rx_ring(RX_LEN)?;
     socket.make_tx_ring(TX_LEN)?;
     net::request_send_buffer(socket.as_fd(), SEND_BUFFER_LEN)?;
-    socket.bind_beside(&group.owner, interface, u32::from(QUEUE))?;
+    socket.bind_shared(&group.owner, interface, u32::from(QUEUE))?;
     let (rx, tx) = (socket.rx_ring(RX_LEN)?, socket.tx_ring(TX_LEN)?);
     Ok((socket, rx, tx))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links between two hosts: beside IP, and while the network changes.
+//! Links between two hosts, with IP traffic and while the network changes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The AF_XDP link between two hosts, in both modes: alone, beside IP and beside `packet`.
+//! The AF_XDP link between two hosts, in both modes: alone, with IP traffic and with `packet` links.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -104,8 +104,8 @@ fn xdp_conforms_with_the_longest_frames() {
 }
 
 #[test]
-fn ip_works_beside_it() {
-    let Some(lab) = lab("ip_works_beside_it") else {
+fn ip_traffic_is_unaffected() {
+    let Some(lab) = lab("ip_traffic_is_unaffected") else {
         return;
     };
     for mode in MODES {
@@ -146,8 +146,8 @@ fn stream_passes(lab: &Lab) {
 }
 
 #[test]
-fn it_interoperates_with_packet_links() {
-    let Some(lab) = lab("it_interoperates_with_packet_links") else {
+fn xdp_interoperates_with_packet() {
+    let Some(lab) = lab("xdp_interoperates_with_packet") else {
         return;
     };
     for mode in MODES {

@@ -10,7 +10,7 @@
 //! the pages.) Memory shared with the kernel is mapped by it (`packet_ring`, `xdp`).
 
 mod addr;
-mod beside;
+mod connected;
 mod datagram;
 mod error_queue;
 mod interfaces;
@@ -27,7 +27,7 @@ mod xdp;
 mod zero_copy;
 
 pub use addr::SockAddr;
-pub use beside::{close_beside, connect_beside};
+pub use connected::{close_connected, open_connected};
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
 pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
 pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces, is_of_one_link};

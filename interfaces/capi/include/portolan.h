@@ -952,7 +952,7 @@ int portolan_paths(struct portolan_node_t *node,
 
 /**
  * Opens a port for portolan_recv() and portolan_post_recv(). Messages that arrived earlier are
- * kept for it.
+ * held for it.
  *
  * Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE.
  */

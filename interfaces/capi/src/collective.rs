@@ -3,7 +3,7 @@
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
-use crate::group::{portolan_group_t, together};
+use crate::group::{portolan_group_t, with_group};
 use crate::handle::{Joined, enter, portolan_node_t};
 use crate::memory;
 use crate::types::portolan_collective_t;
@@ -33,7 +33,7 @@ impl Collective {
 /// program.
 ///
 /// # Safety
-/// As [`together`]; `collective` is null or points to a number.
+/// As [`with_group`]; `collective` is null or points to a number.
 unsafe fn begin(
     node: *mut portolan_node_t,
     group: *const portolan_group_t,
@@ -52,7 +52,7 @@ unsafe fn begin(
         Ok(PORTOLAN_OK)
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { together(node, group, work) }
+    unsafe { with_group(node, group, work) }
 }
 
 /// Begins a barrier of the group, or with null of the job, and returns at once. It ends when every

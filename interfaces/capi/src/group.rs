@@ -27,32 +27,32 @@ static GROUPS: Mutex<Vec<&'static portolan_group_t>> = Mutex::new(Vec::new());
 
 /// # Safety
 /// `group` is null, or points to a group. Most other pointers to readable memory are detected.
-unsafe fn shell(group: *const portolan_group_t) -> Result<&'static portolan_group_t, Failure> {
+unsafe fn handle(group: *const portolan_group_t) -> Result<&'static portolan_group_t, Failure> {
     // SAFETY: guaranteed by the caller; group structures are never freed.
-    let shell = unsafe { group.as_ref() }.ok_or_else(|| Failure::null("group"))?;
-    if shell.magic != MAGIC {
+    let handle = unsafe { group.as_ref() }.ok_or_else(|| Failure::null("group"))?;
+    if handle.magic != MAGIC {
         return Err(Failure::new(
             PORTOLAN_ERR_HANDLE,
             "this pointer is not a group",
         ));
     }
-    Ok(shell)
+    Ok(handle)
 }
 
 /// Returns a copy of the group; for null, of the group of all processes.
 ///
 /// # Safety
-/// As [`shell`].
+/// As [`handle`].
 unsafe fn members(node: &Node, group: *const portolan_group_t) -> Result<Group, Failure> {
     if group.is_null() {
         return Ok(Group::all(node));
     }
     // SAFETY: guaranteed by the caller.
-    live(unsafe { shell(group)? })
+    live(unsafe { handle(group)? })
 }
 
-fn live(shell: &portolan_group_t) -> Result<Group, Failure> {
-    let group = shell
+fn live(handle: &portolan_group_t) -> Result<Group, Failure> {
+    let group = handle
         .group
         .read()
         .unwrap_or_else(|broken| broken.into_inner());
@@ -89,14 +89,14 @@ pub unsafe extern "C" fn portolan_group_new(
         let ranks = unsafe { memory::elements("ranks", ranks, count)? };
         let id = u16::try_from(id).unwrap_or(u16::MAX);
         let made = Group::new(entered.node()?, id, ranks)?;
-        let shell: &'static portolan_group_t = Box::leak(Box::new(portolan_group_t {
+        let handle: &'static portolan_group_t = Box::leak(Box::new(portolan_group_t {
             magic: MAGIC,
             group: RwLock::new(Some(made)),
         }));
         let mut groups = GROUPS.lock().unwrap_or_else(|broken| broken.into_inner());
-        groups.push(shell);
+        groups.push(handle);
         // SAFETY: as above.
-        unsafe { group.write(ptr::from_ref(shell).cast_mut()) };
+        unsafe { group.write(ptr::from_ref(handle).cast_mut()) };
         Ok(PORTOLAN_OK)
     })
 }
@@ -111,9 +111,9 @@ pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_
             return Ok(PORTOLAN_OK);
         }
         // SAFETY: guaranteed by the program.
-        let shell = unsafe { shell(group)? };
-        live(shell)?;
-        *shell
+        let handle = unsafe { handle(group)? };
+        live(handle)?;
+        *handle
             .group
             .write()
             .unwrap_or_else(|broken| broken.into_inner()) = None;
@@ -125,21 +125,21 @@ pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_rank(group: *const portolan_group_t) -> c_int {
     // SAFETY: guaranteed by the program.
-    guard(|| Ok(number(u64::from(live(unsafe { shell(group)? })?.rank()))))
+    guard(|| Ok(number(u64::from(live(unsafe { handle(group)? })?.rank()))))
 }
 
 /// Returns the number of members of the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_size(group: *const portolan_group_t) -> c_int {
     // SAFETY: guaranteed by the program.
-    guard(|| Ok(number(u64::from(live(unsafe { shell(group)? })?.size()))))
+    guard(|| Ok(number(u64::from(live(unsafe { handle(group)? })?.size()))))
 }
 
 /// Common part of all functions on groups: checks the caller and finds the members.
 ///
 /// # Safety
 /// As [`enter`] and [`members`].
-pub(crate) unsafe fn together(
+pub(crate) unsafe fn with_group(
     node: *mut portolan_node_t,
     group: *const portolan_group_t,
     work: impl FnOnce(&mut Joined, &Group) -> Result<c_int, Failure>,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn portolan_barrier(
         Ok(PORTOLAN_OK)
     };
     // SAFETY: guaranteed by the program.
-    unsafe { together(node, group, work) }
+    unsafe { with_group(node, group, work) }
 }
 
 /// Copies `len` bytes of member `root` to those of all other members of the group, or with null of
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn portolan_broadcast(
         Ok(PORTOLAN_OK)
     };
     // SAFETY: guaranteed by the program.
-    unsafe { together(node, group, work) }
+    unsafe { with_group(node, group, work) }
 }
 
 /// Copies `len` bytes of member `root` to those of all other members of the group, or with null of
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn portolan_cast(
         Ok(PORTOLAN_OK)
     };
     // SAFETY: guaranteed by the program.
-    unsafe { together(node, group, work) }
+    unsafe { with_group(node, group, work) }
 }
 
 /// Members that receive a result.
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn portolan_allreduce(
         unsafe { reduction.run(&mut joined.node, r#type, values, count) }
     };
     // SAFETY: guaranteed by the program.
-    unsafe { together(node, group, work) }
+    unsafe { with_group(node, group, work) }
 }
 
 /// Combines values like portolan_allreduce(), for member `root` only. At all other members they are
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn portolan_reduce(
         unsafe { reduction.run(&mut joined.node, r#type, values, count) }
     };
     // SAFETY: guaranteed by the program.
-    unsafe { together(node, group, work) }
+    unsafe { with_group(node, group, work) }
 }
 
 fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {

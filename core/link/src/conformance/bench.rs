@@ -124,8 +124,8 @@ impl Bench {
         returned
     }
 
-    /// Performs one turn of a link's user: polls its notices, during which links also do control
-    /// work such as accepting connections, and receives.
+    /// Polls the notices of each link, during which links also do control work such as accepting
+    /// connections, and receives.
     pub(super) fn receive_all(&mut self) {
         for at in 0..self.links.len() {
             while let Some(notice) = self.links[at].poll_notice() {

@@ -54,9 +54,9 @@ pub struct Shm {
     // Data path.
     /// Rings to peers, by rank.
     outbound: Vec<Option<Outbound>>,
-    /// Rings from peers, dense, because each turn polls all of them.
+    /// Rings from peers, dense, because each receive polls all of them.
     inbound: Vec<Inbound>,
-    /// Index in `inbound` at which the next turn begins.
+    /// Index in `inbound` at which the next receive begins.
     cursor: usize,
     /// Frames that may still be received there before the next ring is served.
     burst_left: usize,

@@ -173,9 +173,9 @@ impl Socket {
         }
     }
 
-    /// Closes a socket opened by [`open_beside`].
-    pub(super) fn close_beside(self) {
-        if let Err(error) = net::close_beside(self.socket) {
+    /// Closes a socket opened by [`open_connected`].
+    pub(super) fn close_connected(self) {
+        if let Err(error) = net::close_connected(self.socket) {
             log::debug!("cannot redirect a connected socket before closing it: {error}");
         }
     }
@@ -265,12 +265,12 @@ impl Busy {
 ///
 /// # Errors
 /// Returns the error of the system call.
-pub(super) fn open_beside(
+pub(super) fn open_connected(
     common: &Socket,
     to: &SockAddr,
     config: &UdpConfig,
 ) -> io::Result<Socket> {
-    net::connect_beside(&common.socket, to, |fd| super::prepare(fd, config)).map(Socket::new)
+    net::open_connected(&common.socket, to, |fd| super::prepare(fd, config)).map(Socket::new)
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl XdpSocket {
     ///
     /// # Errors
     /// The errno of `bind`.
-    pub fn bind_beside(&self, owner: &XdpSocket, interface: u32, queue: u32) -> io::Result<()> {
+    pub fn bind_shared(&self, owner: &XdpSocket, interface: u32, queue: u32) -> io::Result<()> {
         let flags = SocketAddrXdpFlags::XDP_SHARED_UMEM;
         let shared = SocketAddrXdpWithSharedUmem {
             addr: SocketAddrXdp::new(flags, interface, queue),

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 ///
 /// # Errors
 /// The errno of the failed call; `first` is then unchanged.
-pub fn connect_beside(
+pub fn open_connected(
     first: &UdpSocket,
     peer: &SockAddr,
     prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
@@ -57,12 +57,12 @@ pub fn connect_beside(
     Ok(second)
 }
 
-/// Closes a socket opened by [`connect_beside`]. Datagrams of its peer arrive at the first socket
+/// Closes a socket opened by [`open_connected`]. Datagrams of its peer arrive at the first socket
 /// again at once, even if a forked child kept the descriptor.
 ///
 /// # Errors
 /// The errno; that then holds only after all descriptors of the socket are closed.
-pub fn close_beside(second: UdpSocket) -> io::Result<()> {
+pub fn close_connected(second: UdpSocket) -> io::Result<()> {
     // A socket connected to itself receives from no other; an open, unconnected one would compete
     // with the first.
     second.connect(second.local_addr()?)
@@ -119,7 +119,7 @@ mod tests {
                 UdpSocket::bind(host).unwrap(),
             );
             let to = SockAddr::from(peer.local_addr().unwrap());
-            let second = connect_beside(&first, &to, |_| Ok(())).unwrap();
+            let second = open_connected(&first, &to, |_| Ok(())).unwrap();
             send(&peer, &first, b"peer");
             send(&other, &first, b"other");
             assert_eq!(
@@ -131,7 +131,7 @@ mod tests {
             assert_eq!(received(&peer), b"answer");
             // A forked child keeps a descriptor in the same way.
             let _kept = second.try_clone().unwrap();
-            close_beside(second).unwrap();
+            close_connected(second).unwrap();
             send(&peer, &first, b"again");
             assert_eq!(received(&first), b"again");
         }
@@ -142,7 +142,7 @@ mod tests {
         let first = UdpSocket::bind("127.0.0.1:0").unwrap();
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = SockAddr::from(peer.local_addr().unwrap());
-        let _second = connect_beside(&first, &to, |_| Ok(())).unwrap();
+        let _second = open_connected(&first, &to, |_| Ok(())).unwrap();
         // SAFETY: no pointers.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         // SAFETY: `fd` is a descriptor that we have just opened and that has no other owner.
