@@ -15,7 +15,7 @@ fn errors_name_the_interface_and_the_remedy() {
     assert!(message.contains("number 4294967295"), "{message}");
     let config = PacketConfig::new(InterfaceRef::Name("lo".into()), ENDPOINT_ALL);
     let message = Packet::open(&config).err().unwrap().to_string();
-    assert!(message.contains("choose another endpoint"), "{message}");
+    assert!(message.contains("choose another one"), "{message}");
 }
 
 #[test]

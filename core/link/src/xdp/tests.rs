@@ -12,7 +12,7 @@ fn errors_name_the_interface_and_the_remedy() {
     );
     let config = XdpConfig::new(InterfaceRef::Name("lo".into()), u16::MAX);
     let message = Xdp::open(&config).err().unwrap().to_string();
-    assert!(message.contains("choose another endpoint"), "{message}");
+    assert!(message.contains("choose another one"), "{message}");
 }
 
 #[test]
