@@ -356,7 +356,7 @@ pub(crate) fn memory_full(held_len: u64, limit: u64) -> String {
         return format!(
             "cannot hold more than {held_len} bytes of unread messages: {}; or receive them before you \
              wait for a later message",
-            Lack::memory()
+            Shortage::memory()
         );
     }
     format!(

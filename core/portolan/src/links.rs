@@ -202,7 +202,7 @@ impl Links {
 
     fn add(&mut self, id: LinkId, checksum: bool, link: AnyLink) {
         let caps = link.as_dyn().caps();
-        let (lossless, polls_memory) = (caps.lossless, caps.looks_at_memory);
+        let (lossless, polls_memory) = (caps.lossless, caps.polls_memory);
         self.has_lossy |= !lossless;
         let open = OpenLink {
             id,
@@ -278,7 +278,7 @@ impl Links {
 
     /// Returns whether a link holds transmitted data that would be lost if this process exited now.
     pub(crate) fn has_unsent(&self) -> bool {
-        let unsent = |open: &OpenLink| matches!(&open.link, AnyLink::Shm(shm) if shm.has_unsaid());
+        let unsent = |open: &OpenLink| matches!(&open.link, AnyLink::Shm(shm) if shm.has_pending_connections());
         self.open.iter().any(unsent)
     }
 

@@ -108,7 +108,7 @@ impl Endpoint {
     }
 
     fn is_over(&self, removed: &RemovedPeer) -> bool {
-        let inner = &self.engine.look().inner;
+        let inner = &self.engine.read().inner;
         match inner.core.peer_status(removed.peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
                 inner.last_clock_read() >= removed.earliest && self.has_settled(removed.peer)

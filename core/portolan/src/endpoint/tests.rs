@@ -182,7 +182,7 @@ fn receive_from_one_peer_reads_no_clock() {
         ptr: got.as_mut_ptr(),
         len: got.len(),
     };
-    let clock_reads = |of: &Endpoint| of.engine.look().inner.clock_count();
+    let clock_reads = |of: &Endpoint| of.engine.read().inner.clock_count();
     let before = clock_reads(&a);
     // SAFETY: `got` outlives the receive, which is withdrawn.
     unsafe { a.recv(&from_b, &[piece], Cookie::new(7)) }.unwrap();

@@ -73,11 +73,15 @@ impl Engine {
             Notice::PeerClosed(rank) => self.on_departure(PeerId(rank), link, Cause::Closed),
             Notice::PeerShortage { peer, shortage } => {
                 if let Some(info) = self.inner.peers.get_mut(peer as usize) {
-                    info.exhausted = Some(lack.resource.summary());
-                    info.report = Some(lack.to_string().into());
+                    info.exhausted = Some(shortage.resource.summary());
+                    info.report = Some(shortage.to_string().into());
                 }
             }
-            Notice::Lacking { peer, lack, what } => self.on_exhausted(PeerId(peer), &lack, what),
+            Notice::Shortage {
+                peer,
+                shortage,
+                what,
+            } => self.on_exhausted(PeerId(peer), &shortage, what),
             Notice::Refused(rank) => {
                 self.note_refused(PeerId(rank));
                 self.doubt(PeerId(rank));

@@ -271,7 +271,7 @@ impl Engine {
     /// Reports that this process has run out of a resource that its connection with `peer` needs:
     /// in the log, to the launcher, and in the peer's error.
     #[cold]
-    pub(super) fn on_exhausted(&mut self, peer: PeerId, lack: &Lack, what: String) {
+    pub(super) fn on_exhausted(&mut self, peer: PeerId, shortage: &Shortage, what: String) {
         log::error!("{peer}: {what}");
         if let Some(launch) = &mut self.launch {
             launch.report_problem(&what);
@@ -279,6 +279,6 @@ impl Engine {
         if let Some(info) = self.inner.peers.get_mut(peer.0 as usize) {
             info.report = Some(what.into());
         }
-        self.give_up_for_good(peer, Cause::Lacking(lack.resource.summary()));
+        self.give_up_for_good(peer, Cause::Lacking(shortage.resource.summary()));
     }
 }

@@ -180,8 +180,8 @@ fn parse_report(bytes: &[u8]) -> Option<Control> {
             u16::from_le_bytes(field(range, 4)?),
             u16::from_le_bytes(field(range, 6)?),
         );
-        match missing.last_mut().filter(|lack| lack.block == block) {
-            Some(lack) => lack.ranges.push(pieces),
+        match missing.last_mut().filter(|last| last.block == block) {
+            Some(last) => last.ranges.push(pieces),
             None => missing.push(MissingPieces {
                 block,
                 ranges: vec![pieces],
@@ -191,7 +191,7 @@ fn parse_report(bytes: &[u8]) -> Option<Control> {
     let report = Report {
         seen: number(HEADER_LEN)?,
         next: number(HEADER_LEN + 8)?,
-        lacks,
+        missing,
     };
     let got = number(HEADER_LEN + 16)?;
     let is_whole = chunks.remainder().is_empty();

@@ -85,7 +85,7 @@ impl Receiver {
 
     /// Returns whether a datagram may belong to this broadcast.
     pub(super) fn matches(&self, datagram: &[u8]) -> bool {
-        self.codec.knows(datagram)
+        self.codec.is_from_source(datagram)
     }
 
     /// Handles a datagram. Returns whether it is valid and belongs to this broadcast.

@@ -339,7 +339,7 @@ impl Inner {
     fn watch(&self, socket: impl AsFd, wants_writable: bool) -> io::Result<usize> {
         let at = self.slots.vacant_key();
         self.net.add(&socket, at as u64)?;
-        if wants_writable && let Err(error) = self.net.watch_room(&socket, at as u64, true) {
+        if wants_writable && let Err(error) = self.net.watch_writable(&socket, at as u64, true) {
             self.net.remove(&socket);
             return Err(error);
         }
@@ -370,7 +370,7 @@ impl Inner {
 
     fn progress(&mut self) {
         let mut ready = Vec::new();
-        if let Err(error) = self.net.look(&mut ready) {
+        if let Err(error) = self.net.poll(&mut ready) {
             log::warn!("cannot poll the connection sockets: {error}");
         }
         for ready in ready {
@@ -430,7 +430,7 @@ impl Inner {
         };
         connection.phase = Phase::Requested;
         connection.party.conn.set_local(connection.channel.local());
-        let watched = |()| self.net.watch_room(&self.slots[at], at as u64, false);
+        let watched = |()| self.net.watch_writable(&self.slots[at], at as u64, false);
         if let Err(error) = sent.and_then(watched) {
             self.fail(at, error.into(), Box::default());
         }

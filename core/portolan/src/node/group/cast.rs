@@ -162,7 +162,7 @@ impl Node {
             _ => {
                 let cause = Cause::Violation("block of a cast with a wrong length");
                 let before = PeerId(done.source);
-                return Err(self.engine.look().inner.peer_error(before, cause));
+                return Err(self.engine.read().inner.peer_error(before, cause));
             }
         }
         Ok(memory)

@@ -96,7 +96,7 @@ impl Carrier {
                 .context("adding a port to epoll")?;
             ports.push(Port {
                 end: Some(end),
-                ring: FrameRing::new(capacity.ring_len, WIRE_FRAME_ROOM),
+                ring: FrameRing::new(capacity.ring_len, WIRE_FRAME_LEN_MAX),
                 drops: 0,
             });
         }
@@ -114,7 +114,7 @@ impl Carrier {
             delay,
             counts: Counts::default(),
             published,
-            discarded: vec![0; WIRE_FRAME_ROOM],
+            discarded: vec![0; WIRE_FRAME_LEN_MAX],
         })
     }
 
