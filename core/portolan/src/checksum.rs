@@ -36,7 +36,7 @@ impl Sums {
         send: impl FnOnce(&TxFrame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         // A run to which the core has added checksums has no head.
-        if !CheckedFrame::wants_sum(frame.head) {
+        if !CheckedFrame::needs_sum(frame.head) {
             return send(frame);
         }
         self.heads.clear();
@@ -92,7 +92,7 @@ impl Sums {
 #[inline]
 pub(crate) fn open(datagram: &[u8]) -> Result<&[u8], DropReason> {
     if !CheckedFrame::has_sum(datagram) {
-        return match CheckedFrame::wants_sum(datagram) {
+        return match CheckedFrame::needs_sum(datagram) {
             true => Err(DropReason::BadChecksum),
             false => Ok(datagram),
         };

@@ -29,7 +29,7 @@ impl fmt::Display for Reason {
             (Some(report), Cause::Starved(_)) => write!(f, "its process reports: {report}"),
             (
                 Some(report),
-                Cause::ProcessGone | Cause::Silent(_) | Cause::Closed | Cause::Reported,
+                Cause::ProcessExited | Cause::Silent(_) | Cause::Closed | Cause::Reported,
             ) => f.write_str(report),
             (Some(report), cause) => write!(f, "{cause} ({report})"),
             (None, cause) => cause.fmt(f),
@@ -379,7 +379,7 @@ mod tests {
             rank: 3,
             host: "node7".into(),
             reason: Reason {
-                cause: Cause::ProcessGone,
+                cause: Cause::ProcessExited,
                 report: None,
             },
         };

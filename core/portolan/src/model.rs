@@ -17,7 +17,7 @@ pub use host::Host;
 pub use predict::{Load, Protocol};
 pub use store::{Status, StoreError, check_writable, default_file, load, save};
 
-use portolan_proto::{Choice, LONE_STEPS, LoneStep};
+use portolan_proto::{Choice, SINGLE_STEPS, SingleStep};
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored form; any other version is refused.
@@ -140,7 +140,7 @@ impl Choices {
     /// Converts the choices for the protocol core. Steps beyond the core's table are omitted.
     pub(crate) fn to_core(&self) -> Choice {
         let default = Choice::default();
-        let mut lone = [LoneStep::default(); LONE_STEPS];
+        let mut lone = [SingleStep::default(); SINGLE_STEPS];
         for (to, from) in lone.iter_mut().zip(&self.lone) {
             to.message_len_max = from.message_len_max;
             to.call_len = from.call_len;
@@ -151,7 +151,7 @@ impl Choices {
                 .eager_len_max_shm
                 .unwrap_or(default.eager_len_max_lossless),
             small_run_len_max: self.packet_len_max,
-            lone,
+            single: lone,
         }
     }
 }

@@ -31,7 +31,9 @@ use crate::model;
 use crate::ops::{Completion, OpKind, Received, Request};
 use crate::port::{Message, PortConfig, Target};
 use crate::settings;
-use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, SendSpec, Wanted};
+use portolan_proto::{
+    Counters, LinkId, PathStatus, PeerId, PortId, PortMode, RecvFilter, SendSpec,
+};
 use portolan_sys::gate::Gate;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -438,7 +440,7 @@ impl Node {
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
             PortUse::Handled => return Err(Error::PortHandled { port: port.number }),
         }
-        let wanted = Wanted::Port(port, source);
+        let wanted = RecvFilter::Port(port, source);
         if bytes.len() <= INBOX_LEN_MAX
             && inner.core.is_quiet(&wanted)
             && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
@@ -478,7 +480,7 @@ impl Node {
         bytes: &mut [u8],
         stop: impl Fn() -> bool,
     ) -> Option<Received> {
-        let wanted = Wanted::Port(PortId::user(port), None);
+        let wanted = RecvFilter::Port(PortId::user(port), None);
         let len = bytes.len().min(INBOX_LEN_MAX);
         let engine = &mut *self.engine.enter();
         // Messages that arrived while the program computed come first.

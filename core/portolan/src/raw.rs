@@ -312,7 +312,7 @@ impl RawOp {
 impl From<OpError> for RawError {
     fn from(error: OpError) -> RawError {
         match error {
-            OpError::PeerGone(_, cause) => RawError::PeerGone(cause),
+            OpError::PeerFailed(_, cause) => RawError::PeerGone(cause),
             OpError::Truncated { message_len } => RawError::Truncated { message_len },
             OpError::Refused => RawError::Refused,
             OpError::Remote(_, fault) => RawError::Remote(fault),

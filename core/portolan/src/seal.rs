@@ -173,7 +173,7 @@ impl Seals {
             return send(&TxFrame::contiguous(bytes));
         }
         let cut = Cut::new(transmit, payload);
-        if self.seal(transmit.way(), &cut).is_none() {
+        if self.seal(transmit.destination(), &cut).is_none() {
             // No key means that the session has ended. The frame counts as lost.
             return Ok(());
         }

@@ -18,7 +18,7 @@ use crate::{Address, Event, Instant, LinkId, OpError, OpId, PeerId};
 use grant::Scheduler;
 use portolan_wire::LaneId;
 use prediction::Prediction;
-use trial::Way;
+use trial::Carrier;
 
 /// Recipient of a transfer's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub(crate) enum TxRole {
     Send,
     /// Put; completes when it is answered.
     Put,
-    /// Answer to a get with this number of the peer's.
-    Answer { op: u32 },
+    /// Reply to a get with this number of the peer's.
+    Reply { op: u32 },
 }
 
 /// Transfer to this process.
@@ -100,7 +100,7 @@ pub(crate) struct TxTransfer {
     /// Set while in the peer's queue of transfers to send.
     queued: bool,
     /// Chosen at the first grant.
-    way: Option<Way>,
+    carrier: Option<Carrier>,
     granted_at: Instant,
     /// End of the prefix that the receiver has reported as arrived.
     confirmed: u64,
@@ -119,7 +119,7 @@ pub(crate) struct FinishedRx {
     /// Error, if the buffer was too short.
     pub(crate) error: Option<OpError>,
     /// Sender's number for the transfer, if a `Done` must be sent.
-    pub(crate) owed_done: Option<u32>,
+    pub(crate) pending_done: Option<u32>,
 }
 
 /// All transfers of the process.

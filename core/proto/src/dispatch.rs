@@ -6,13 +6,13 @@ mod bulk;
 pub(crate) mod closing;
 mod dormant;
 pub(crate) mod give_up;
-pub(crate) mod lone;
-mod lone_frame;
 mod receive;
 mod remote;
 mod send;
 mod session;
 mod shortage;
+pub(crate) mod shortcut;
+mod single;
 mod stream;
 mod tagged;
 mod timer;
@@ -168,7 +168,7 @@ impl Core {
             self.renew(now, peer);
         }
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
-            state.session_mut().want();
+            state.session_mut().request();
         }
         self.touch(peer);
     }
@@ -219,22 +219,22 @@ impl Core {
 
     /// Returns the time of the last frame from `peer`.
     #[must_use]
-    pub fn last_heard(&self, peer: PeerId) -> Option<Instant> {
+    pub fn last_seen(&self, peer: PeerId) -> Option<Instant> {
         match self.peers.get(peer.index())? {
-            Some(peer) => Some(peer.last_heard()),
-            None => Some(self.dormant.get(&peer)?.last_heard()),
+            Some(peer) => Some(peer.last_seen()),
+            None => Some(self.dormant.get(&peer)?.last_seen()),
         }
     }
 
     /// Probes a silent `peer` that is needed although nothing for it is in flight.
-    /// [`Core::last_heard`] shows its answer. A peer that has given up the session replies with a
+    /// [`Core::last_seen`] shows its reply. A peer that has given up the session replies with a
     /// reset.
-    pub fn ask(&mut self, peer: PeerId) {
+    pub fn probe_peer(&mut self, peer: PeerId) {
         self.revive(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        state.paths_mut().ask();
+        state.paths_mut().send_keepalive();
         self.touch(peer);
     }
 
@@ -304,12 +304,12 @@ impl Core {
         }
         let Core { peers, sh, .. } = self;
         let Shared { matching, held, .. } = sh;
-        let owes = |from: PeerId, lane| {
+        let has_undelivered = |from: PeerId, lane| {
             let peer = peers.get(from.index()).and_then(Option::as_deref);
-            peer.is_some_and(|peer| peer.owes(lane, port))
+            peer.is_some_and(|peer| peer.has_undelivered(lane, port))
         };
         let fits = |id| held.len(id) <= len;
-        let taken = matching.take_held_at_port(port, source, owes, fits)?;
+        let taken = matching.take_held_at_port(port, source, has_undelivered, fits)?;
         let len = self.on_held_taken(&taken);
         self.sh.ctx.count_received(len as u64);
         Some(taken)
@@ -326,8 +326,8 @@ impl Core {
             return len;
         };
         let (lanes, env) = &mut state.lanes(&mut self.sh);
-        lanes.on_taken(env, taken.lane, taken.keeps_credit, charge(len));
-        if lanes.owes_credit() {
+        lanes.on_taken(env, taken.lane, taken.holds_credit, charge(len));
+        if lanes.has_credit_due() {
             self.touch(taken.peer);
         }
         len
@@ -339,7 +339,7 @@ impl Core {
             && let PeerStatus::Failed(cause) = self.peer_status(source)
             && !self.sh.matching.waits_at(port, source)
         {
-            let error = OpError::PeerGone(source, cause);
+            let error = OpError::PeerFailed(source, cause);
             self.sh.ctx.emit(Event::RecvFailed { op, error });
             return;
         }
@@ -423,7 +423,7 @@ impl Core {
     /// Returns true if [`Core::poll_transmit`] may return a transmit.
     #[inline]
     #[must_use]
-    pub fn wants_transmit(&self) -> bool {
+    pub fn needs_transmit(&self) -> bool {
         !self.ready.is_empty()
     }
 
@@ -432,7 +432,7 @@ impl Core {
     pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
             && let Some(path) = state.paths_mut().get_mut(link)
-            && path.on_told_frame_len(frame_len_max)
+            && path.on_reported_frame_len(frame_len_max)
         {
             self.touch(peer);
         }
@@ -450,10 +450,11 @@ impl Core {
     }
 
     /// Sets whether short messages pass, which wait for each part that leaves by a stream. If so,
-    /// parts have at most [`PART_LEN_HURRIED`](crate::PART_LEN_HURRIED) bytes. `P15.4`
+    /// parts have at most [`PART_LEN_MAX_LATENCY_SENSITIVE`](crate::PART_LEN_MAX_LATENCY_SENSITIVE)
+    /// bytes. `P15.4`
     #[inline]
-    pub fn set_hurried(&mut self, is_hurried: bool) {
-        self.sh.ctx.set_hurried(is_hurried);
+    pub fn set_latency_sensitive(&mut self, is_latency_sensitive: bool) {
+        self.sh.ctx.set_latency_sensitive(is_latency_sensitive);
     }
 
     /// Begins a poll gap: frames handled from now on may have waited for this process.
@@ -481,12 +482,12 @@ impl Core {
         while self.sh.transfers.has_rx_room()
             && let Some(served) = self.sh.matching.next_served(id, |peer, lane| {
                 let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
-                peer.is_some_and(|peer| peer.owes(lane, id))
+                peer.is_some_and(|peer| peer.has_undelivered(lane, id))
             })
         {
             match served {
                 Served::Held(taken, posted) => self.deliver_held(id, &taken, posted),
-                Served::Request(asked) => self.begin_late(id, &asked),
+                Served::Request(announced) => self.begin_late(id, &announced),
             }
         }
         self.schedule_grants();
@@ -512,13 +513,13 @@ impl Core {
             return;
         };
         let (lanes, env) = &mut state.lanes(&mut self.sh);
-        lanes.on_taken(env, lane, served.keeps_credit, charge(0));
+        lanes.on_taken(env, lane, served.holds_credit, charge(0));
         let request = Request {
             peer,
             lane,
             to: id.into(),
             len: served.len,
-            asked: served.asked,
+            announced: served.announced,
         };
         let Shared {
             matching,

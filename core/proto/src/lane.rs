@@ -15,7 +15,7 @@ pub(crate) mod tx;
 
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
-use crate::base::request::{Asked, Request};
+use crate::base::request::{Announced, Request};
 use crate::bulk::Origin;
 use crate::matching::Arrival;
 use crate::matching::port::{Match, Posted, Waiting};
@@ -93,7 +93,7 @@ pub(crate) enum State {
     /// Complete in held memory; not matched yet.
     Held(HeldId),
     /// Request to send; not matched yet.
-    Request(Asked),
+    Request(Announced),
     /// Matched; fragments are placed in the buffer.
     Placing { posted: Posted, received: Coverage },
     /// Matched; a rendezvous transfer fills the buffer.
@@ -107,7 +107,7 @@ pub(crate) enum State {
     /// Waits for a receive, at its port or among the tagged messages.
     Aside,
     /// Continues as a transfer outside the lane, or has failed.
-    Gone,
+    Detached,
     /// Request for remote memory.
     Remote(Box<Job>),
 }
@@ -137,7 +137,7 @@ pub(crate) struct LaneRx {
     /// Credit cost of the messages that wait for a receive, and the part of it that was returned
     /// early. `P4.14`
     waiting: u64,
-    lent: u64,
+    returned_early: u64,
 }
 
 /// State that is kept for an idle lane after all credit was returned.
@@ -164,7 +164,7 @@ impl Lanes {
             Record::Message(message) if message.best_effort => {
                 self.on_best_effort(env, message, payload)
             }
-            Record::Message(message) => self.on_whole(env, message, payload),
+            Record::Message(message) => self.on_eager(env, message, payload),
             Record::Fragment(fragment) => self.on_fragment(env, fragment, payload),
             Record::Rts(rts) => self.on_request(env, data_link, rts),
             Record::RemoteWrite(write) => self.on_remote_write(env, write, payload),
@@ -204,7 +204,7 @@ impl Lanes {
             let in_turn = rx.is_next(message.seq.wrapping_sub(*ahead));
             let arrival = match is_part {
                 true => Arrival::Parts,
-                false => Arrival::Whole,
+                false => Arrival::Complete,
             };
             let from = (env.peer, message.lane);
             let finds_buffer = env
@@ -228,15 +228,15 @@ impl Lanes {
         if rx.outstanding() < reserve || rx.is_due(seq) {
             return false;
         }
-        let is_whole = u32::from(write.len) == write.total_len;
+        let is_complete = u32::from(write.len) == write.total_len;
         let in_turn = rx.is_next(seq.wrapping_sub(ahead[lane]));
         ahead[lane] += 1;
-        !(is_whole && in_turn)
+        !(is_complete && in_turn)
     }
 
     /// Handles a whole eager message, at `payload` of the frame being handled.
     #[inline]
-    fn on_whole(
+    fn on_eager(
         &mut self,
         env: &mut Env<'_>,
         message: &Message,
@@ -249,7 +249,7 @@ impl Lanes {
         let index = rx.fresh(message.seq)?;
         rx.admit(charge)?;
         if !rx.is_next(message.seq) {
-            return self.keep_whole(env, lane, to, index, payload);
+            return self.hold_eager(env, lane, to, index, payload);
         }
         let Shared { matching, ctx, .. } = &mut *env.sh;
         let from = (env.peer, lane);
@@ -270,7 +270,7 @@ impl Lanes {
                 (Some(posted.op), OpError::truncated(len, posted.len))
             }
             Match::Nothing | Match::Discarded => {
-                return self.keep_whole(env, lane, to, 0, payload);
+                return self.hold_eager(env, lane, to, 0, payload);
             }
         };
         rx.skip_next();
@@ -300,7 +300,7 @@ impl Lanes {
     }
 
     /// Copies a message that cannot be delivered from its frame to held memory.
-    fn keep_whole(
+    fn hold_eager(
         &mut self,
         env: &mut Env<'_>,
         lane: LaneId,
@@ -342,7 +342,7 @@ impl Lanes {
         let rx = &mut self.rx[lane.index()];
         let index = rx.fresh(rts.message.seq)?;
         rx.admit(charge(0))?;
-        let state = State::Request(Asked {
+        let state = State::Request(Announced {
             sender_transfer: rts.transfer,
             remote_addr: rts.remote_addr,
             fragment_len: rts.message.len,
@@ -439,7 +439,7 @@ impl Lanes {
                 .and_then(Option::as_ref)
                 .map(|entry| &entry.state);
             let is_ready = match state {
-                Some(State::Ready { .. } | State::Aside | State::Gone) => true,
+                Some(State::Ready { .. } | State::Aside | State::Detached) => true,
                 Some(State::Remote(job)) => job.is_ready(),
                 _ => false,
             };
@@ -523,7 +523,7 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
             let found = env
                 .sh
                 .matching
-                .find(&mut env.sh.ctx, from, &to, len, Arrival::Whole);
+                .find(&mut env.sh.ctx, from, &to, len, Arrival::Complete);
             entry.state = match found {
                 Match::InPlace => State::Ready {
                     op: None,
@@ -540,17 +540,17 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
                 }
                 Match::Discarded => {
                     env.sh.forget_held(&[held]);
-                    State::Gone
+                    State::Detached
                 }
                 Match::Nothing => put_aside(env, from, entry, Waiting::Held(held)),
             };
         }
-        &State::Request(asked) => return match_request(env, from, entry, asked),
+        &State::Request(announced) => return match_request(env, from, entry, announced),
         State::Placing { .. }
         | State::Transferring { .. }
         | State::Ready { .. }
         | State::Aside
-        | State::Gone
+        | State::Detached
         | State::Remote(_) => {}
     }
     true
@@ -562,7 +562,7 @@ fn match_request(
     env: &mut Env<'_>,
     from: (PeerId, LaneId),
     entry: &mut Entry,
-    asked: Asked,
+    announced: Announced,
 ) -> bool {
     let is_port = matches!(entry.to, Address::Port(_));
     if is_port && !env.sh.transfers.has_rx_room() {
@@ -582,7 +582,7 @@ fn match_request(
                 lane: from.1,
                 to: entry.to,
                 len: entry.len,
-                asked,
+                announced,
             };
             if is_port {
                 let transfer =
@@ -592,28 +592,28 @@ fn match_request(
                 State::Transferring { transfer }
             } else {
                 env.sh.start_tagged(request, posted);
-                State::Gone
+                State::Detached
             }
         }
         Match::Discarded => {
-            let transfer = asked.sender_transfer;
+            let transfer = announced.sender_transfer;
             env.control.push_done(transfer, DoneStatus::Refused);
-            State::Gone
+            State::Detached
         }
-        Match::Nothing | Match::InPlace => put_aside(env, from, entry, Waiting::Request(asked)),
+        Match::Nothing | Match::InPlace => put_aside(env, from, entry, Waiting::Request(announced)),
     };
     true
 }
 
 /// Queues a message until a receive takes it. `P4.7`
 fn put_aside(env: &mut Env<'_>, from: (PeerId, LaneId), entry: &Entry, what: Waiting) -> State {
-    let keeps_credit = entry.charge > 0;
+    let holds_credit = entry.charge > 0;
     env.sh.matching.put_aside(
         &mut env.sh.ctx,
         from,
         &entry.to,
         entry.len,
-        keeps_credit,
+        holds_credit,
         what,
     );
     State::Aside

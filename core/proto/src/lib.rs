@@ -15,7 +15,8 @@
 //! it gather one. Only small payloads pass through the core's own frame buffers, where they are
 //! kept until they are acknowledged.
 //!
-//! Rules of the protocol are numbered in `docs/reference/protocol.md`; comments cite them as `P3.2`.
+//! Rules of the protocol are numbered in `docs/reference/protocol.md`; comments cite them as
+//! `P3.2`.
 //!
 //! Invariant: whatever a frame contains, the core neither panics nor grows beyond [`Limits`]. It
 //! counts a bad frame under a [`DropReason`] and continues.
@@ -39,20 +40,22 @@ mod session;
 mod shared;
 
 pub use base::config::{
-    Choice, Config, LONE_STEPS, Limits, LinkId, LinkParams, LoneStep, Schedule, StreamUse,
+    Choice, Config, Limits, LinkId, LinkParams, SINGLE_STEPS, Schedule, SingleStep, StreamUse,
 };
 pub use base::counters::{Counters, DropReason};
 pub use base::event::{
     Address, Cause, Data, Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode,
 };
 pub use base::group;
-pub use base::remote::{Answer, AtomicSpec, PutNotice, RemoteFault};
+pub use base::remote::{AtomicSpec, PutNotice, RemoteFault, Reply};
 pub use base::time::Instant;
-pub use bulk::part::{PART_LEN_HURRIED, PartPlace};
+pub use bulk::part::{PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace};
 pub use bulk::prediction::ExpectedRun;
 pub use dispatch::Core;
 pub use dispatch::batch::TakenRun;
-pub use dispatch::lone::{Admitted, Direct, Tagged, Want, Wanted, Whole, WholeDest};
+pub use dispatch::shortcut::{
+    Admitted, CompleteMessage, Direct, MessageDest, RecvFilter, Tagged, WaitingRecv,
+};
 pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};
@@ -62,7 +65,7 @@ pub use mem::scratch::Payload;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use path::{Left, PathStatus};
 pub use peer::PeerStatus;
-pub use peer::lone::Lone;
+pub use peer::single::Single;
 pub use portolan_wire::{ENDPOINT_ID_LEN, EndpointId, LaneId, MatchBits, Space};
 pub use rma::{ATOMIC_LEN_MAX, Access, RegionSpec, RemoteSpec};
 pub use session::SessionIds;

@@ -19,7 +19,7 @@ pub const PLAIN_PERIOD: Duration = Duration::from_secs(60);
 /// Minimum period if the agent of a peer's host does not answer either, because the host is off or
 /// its network is cut. A loaded host may stall a process for 5 s, and an answer needs three running
 /// processes: the agent, the launcher and this one. `P9.3`
-pub const LONELY_PERIOD_MIN: Duration = Duration::from_secs(15);
+pub const NO_AGENT_PERIOD_MIN: Duration = Duration::from_secs(15);
 
 /// Mean delays in a period. If delays are distributed exponentially, one in 10^8 is longer than
 /// 18.4 means: the level φ = 8 of Hayashibara et al., "The φ accrual failure detector", SRDS 2004.
@@ -38,17 +38,17 @@ pub const SUSPECT_AFTER: Duration = Duration::from_millis(900);
 const INQUIRE_AGAIN: Duration = Duration::from_secs(2);
 
 /// Maximum pause between two queries to a silent peer.
-const ASK_PAUSE_MAX: Duration = Duration::from_secs(1);
+const QUERY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Validity period of an agent's answer; the next one may be late.
-const WORD_LASTS: Duration = LONELY_PERIOD_MIN;
+const REPORT_VALIDITY: Duration = NO_AGENT_PERIOD_MIN;
 
 /// Time without polling after which a program counts as computing. It opens no session meanwhile.
 const COMPUTES_AFTER: Duration = Duration::from_millis(500);
 
 /// State of a process that has not exited, as reported by the agent of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum AgentReport {
     /// The process has not opened its links yet.
     Starting,
     /// The process runs or waits for a core.
@@ -92,7 +92,7 @@ impl Delays {
     /// Returns the silence after which a peer is lost if no agent can be queried.
     #[must_use]
     pub fn period(&self) -> Duration {
-        self.bound().clamp(LONELY_PERIOD_MIN, PLAIN_PERIOD)
+        self.bound().clamp(NO_AGENT_PERIOD_MIN, PLAIN_PERIOD)
     }
 
     /// Returns the longest delay to expect under this load.
@@ -109,21 +109,21 @@ pub struct Rhythm {
     /// A process that slept longer did not poll.
     pub step: Duration,
     /// Silence after which a peer is queried.
-    pub ask_after: Duration,
+    pub query_after: Duration,
 }
 
 /// Signs of life of one peer, collected by the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Signs {
     /// Time of the newest frame or answered query, or of the beginning of the watch.
-    pub heard: Instant,
+    pub last_seen: Instant,
     /// Set if the peer runs on this host, whose kernel reports its exit.
     pub is_near: bool,
     /// Set while a session with it is being opened.
     pub is_opening: bool,
     /// Time of the newest query that was answered, and how long the peer's program had then not
     /// polled its links.
-    pub answered: Option<(Instant, Duration)>,
+    pub last_reply: Option<(Instant, Duration)>,
 }
 
 /// Reason why a peer is lost.
@@ -137,9 +137,9 @@ pub enum Loss {
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Verdict {
     /// Query the peer.
-    pub ask: bool,
+    pub query: bool,
     /// Query the agent of its host.
     pub inquire: bool,
     /// Declare the peer lost.
@@ -149,46 +149,46 @@ pub struct Look {
 /// State of one watched peer, from which an operation awaits something.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
-    heard: Instant,
-    looked: Instant,
+    last_seen: Instant,
+    checked_at: Instant,
     silent_for: Duration,
-    asked_at: Instant,
+    queried_at: Instant,
     /// Number of queries since the peer was last heard from.
     unanswered: u32,
     inquired_at: Instant,
     /// Newest answer of the agent, and the time of its query.
-    word: Option<(Instant, Word)>,
+    report: Option<(Instant, AgentReport)>,
     /// Time in which the peer could have opened its session and did not.
     opening_for: Duration,
 }
 
 impl Watch {
     /// Checks the peer at `now`.
-    pub fn look(
+    pub fn check(
         &mut self,
         now: Instant,
         signs: &Signs,
         patience: &Patience,
         delays: &mut Delays,
         rhythm: Rhythm,
-    ) -> Look {
+    ) -> Verdict {
         let silent_for = self.silent_for;
         let passed = self.count(now, signs, rhythm.step);
         if self.silent_for < silent_for {
             delays.note(silent_for);
         }
         let limit = self.limit(now, signs, patience, delays);
-        let ask = self.wants_to_ask(now, limit, rhythm.ask_after);
-        if ask {
-            self.asked_at = now;
+        let query = self.is_query_due(now, limit, rhythm.query_after);
+        if query {
+            self.queried_at = now;
             self.unanswered = self.unanswered.saturating_add(1);
         }
-        let inquire = self.wants_to_inquire(now, signs, patience);
+        let inquire = self.is_inquiry_due(now, signs, patience);
         if inquire {
             self.inquired_at = now;
         }
         self.count_opening(now, signs, passed);
-        let opening = match self.is_answering(now, signs) {
+        let opening = match self.is_replying(now, signs) {
             true => patience.opening,
             // The host may be as loaded as the delays indicate.
             false => patience.opening.max(delays.bound().min(PLAIN_PERIOD)),
@@ -200,27 +200,31 @@ impl Watch {
         } else {
             None
         };
-        Look { ask, inquire, loss }
+        Verdict {
+            query,
+            inquire,
+            loss,
+        }
     }
 
-    /// Records an agent's answer to the query sent at `asked`.
-    pub fn on_word(&mut self, asked: Instant, word: Word) {
-        if self.word.is_none_or(|(at, _)| asked >= at) {
-            self.word = Some((asked, word));
+    /// Records an agent's answer to the query sent at `queried_at`.
+    pub fn on_report(&mut self, queried_at: Instant, report: AgentReport) {
+        if self.report.is_none_or(|(at, _)| queried_at >= at) {
+            self.report = Some((queried_at, report));
         }
     }
 
     /// Returns the agent's newest answer, while it is valid.
     #[must_use]
-    pub fn word(&self, now: Instant) -> Option<Word> {
-        let (asked, word) = self.word?;
-        (now.since(asked) < WORD_LASTS).then_some(word)
+    pub fn report(&self, now: Instant) -> Option<AgentReport> {
+        let (queried_at, report) = self.report?;
+        (now.since(queried_at) < REPORT_VALIDITY).then_some(report)
     }
 
     /// Returns the time of the newest sign of life.
     #[must_use]
-    pub fn heard(&self) -> Instant {
-        self.heard
+    pub fn last_seen(&self) -> Instant {
+        self.last_seen
     }
 
     /// Returns how long the peer has been silent while this process polled.
@@ -237,34 +241,34 @@ impl Watch {
 
     /// Returns the time of the last query to the peer.
     #[must_use]
-    pub fn asked_at(&self) -> Instant {
-        self.asked_at
+    pub fn queried_at(&self) -> Instant {
+        self.queried_at
     }
 
     /// Records a query that was sent for another reason.
-    pub fn note_asked(&mut self, now: Instant) {
-        self.asked_at = now;
+    pub fn note_query(&mut self, now: Instant) {
+        self.queried_at = now;
     }
 
     /// Counts the time since the last check. Returns the part of it in which this process polled.
     fn count(&mut self, now: Instant, signs: &Signs, step: Duration) -> Duration {
         // A stopped process cannot answer, so the agent's report counts as a sign of life. A
         // running process can answer, so the agent's report does not excuse its silence.
-        let excused = match self.word {
-            Some((asked, Word::Starting | Word::Stopped)) => asked,
+        let excused = match self.report {
+            Some((queried_at, AgentReport::Starting | AgentReport::Stopped)) => queried_at,
             _ => Instant::default(),
         };
-        let heard = signs.heard.max(excused);
-        if heard > self.heard {
-            (self.heard, self.silent_for) = (heard, Duration::ZERO);
+        let last_seen = signs.last_seen.max(excused);
+        if last_seen > self.last_seen {
+            (self.last_seen, self.silent_for) = (last_seen, Duration::ZERO);
         }
-        if self.asked_at <= signs.heard {
+        if self.queried_at <= signs.last_seen {
             self.unanswered = 0;
         }
-        let since_look = now.since(self.looked).min(step);
-        self.silent_for += now.since(self.looked.max(heard)).min(step);
-        self.looked = now;
-        since_look
+        let since_check = now.since(self.checked_at).min(step);
+        self.silent_for += now.since(self.checked_at.max(last_seen)).min(step);
+        self.checked_at = now;
+        since_check
     }
 
     /// Returns the silence after which the peer is lost, or `None` if it never is.
@@ -278,7 +282,7 @@ impl Watch {
         if signs.is_near {
             return None;
         }
-        let alone = patience.has_agents && self.word(now).is_none();
+        let alone = patience.has_agents && self.report(now).is_none();
         Some(match patience.fixed {
             Some(fixed) => fixed,
             None if alone => delays.period(),
@@ -286,17 +290,17 @@ impl Watch {
         })
     }
 
-    fn wants_to_ask(&self, now: Instant, limit: Option<Duration>, ask_after: Duration) -> bool {
+    fn is_query_due(&self, now: Instant, limit: Option<Duration>, query_after: Duration) -> bool {
         let pause = match self.unanswered {
             0 => Duration::ZERO,
-            n => ask_after * (1 << (n - 1).min(8)),
+            n => query_after * (1 << (n - 1).min(8)),
         };
         // Ten queries fit into the period.
-        let pause_max = ASK_PAUSE_MAX.min(limit.unwrap_or(PLAIN_PERIOD) / 10);
-        self.silent_for >= ask_after && now.since(self.asked_at) >= pause.min(pause_max)
+        let pause_max = QUERY_PAUSE_MAX.min(limit.unwrap_or(PLAIN_PERIOD) / 10);
+        self.silent_for >= query_after && now.since(self.queried_at) >= pause.min(pause_max)
     }
 
-    fn wants_to_inquire(&self, now: Instant, signs: &Signs, patience: &Patience) -> bool {
+    fn is_inquiry_due(&self, now: Instant, signs: &Signs, patience: &Patience) -> bool {
         patience.has_agents
             && patience.fixed.is_none()
             && (!signs.is_near || signs.is_opening)
@@ -306,10 +310,10 @@ impl Watch {
     }
 
     /// Returns true if the peer has answered a query recently.
-    fn is_answering(&self, now: Instant, signs: &Signs) -> bool {
-        let lately = SUSPECT_AFTER + ASK_PAUSE_MAX;
-        let answered = signs.answered;
-        answered.is_some_and(|(asked, _)| now.since(asked) < lately)
+    fn is_replying(&self, now: Instant, signs: &Signs) -> bool {
+        let lately = SUSPECT_AFTER + QUERY_PAUSE_MAX;
+        let last_reply = signs.last_reply;
+        last_reply.is_some_and(|(queried_at, _)| now.since(queried_at) < lately)
     }
 
     fn count_opening(&mut self, now: Instant, signs: &Signs, passed: Duration) {
@@ -318,13 +322,16 @@ impl Watch {
             return;
         }
         let computes = signs
-            .answered
+            .last_reply
             .is_some_and(|(_, idle)| idle >= COMPUTES_AFTER);
-        let is_kept = match self.is_answering(now, signs) {
+        let is_excused = match self.is_replying(now, signs) {
             true => computes,
-            false => matches!(self.word(now), Some(Word::Starting | Word::Stopped)),
+            false => matches!(
+                self.report(now),
+                Some(AgentReport::Starting | AgentReport::Stopped)
+            ),
         };
-        if !is_kept {
+        if !is_excused {
             self.opening_for += passed;
         }
     }
@@ -338,7 +345,7 @@ mod tests {
 
     const RHYTHM: Rhythm = Rhythm {
         step: Duration::from_millis(250),
-        ask_after: Duration::from_millis(150),
+        query_after: Duration::from_millis(150),
     };
 
     /// Watched peer that never answers by itself.
@@ -348,7 +355,7 @@ mod tests {
         patience: Patience,
         delays: Delays,
         now: Instant,
-        asked_count: u32,
+        query_count: u32,
         inquired_count: u32,
     }
 
@@ -362,10 +369,10 @@ mod tests {
             Scene {
                 watch: Watch::default(),
                 signs: Signs {
-                    heard: begin,
+                    last_seen: begin,
                     is_near: false,
                     is_opening: false,
-                    answered: None,
+                    last_reply: None,
                 },
                 patience: Patience {
                     fixed: None,
@@ -374,12 +381,12 @@ mod tests {
                 },
                 delays: Delays::default(),
                 now: begin,
-                asked_count: 0,
+                query_count: 0,
                 inquired_count: 0,
             }
         }
 
-        fn look(&mut self) -> Option<Loss> {
+        fn check(&mut self) -> Option<Loss> {
             let Scene {
                 signs,
                 patience,
@@ -387,22 +394,22 @@ mod tests {
                 now,
                 ..
             } = self;
-            let look = self.watch.look(*now, signs, patience, delays, RHYTHM);
-            self.asked_count += u32::from(look.ask);
-            self.inquired_count += u32::from(look.inquire);
-            look.loss
+            let verdict = self.watch.check(*now, signs, patience, delays, RHYTHM);
+            self.query_count += u32::from(verdict.query);
+            self.inquired_count += u32::from(verdict.inquire);
+            verdict.loss
         }
 
-        /// Checks every 200 ms. The agent reports `word` each second. Returns when the peer is
+        /// Checks every 200 ms. The agent reports `report` each second. Returns when the peer is
         /// lost.
-        fn run(&mut self, time: Duration, word: Option<Word>) -> Option<(Loss, Duration)> {
+        fn run(&mut self, time: Duration, report: Option<AgentReport>) -> Option<(Loss, Duration)> {
             let begin = self.now;
             while self.now.since(begin) < time {
                 self.now = self.now + PAUSE;
-                if let Some(word) = word {
-                    self.watch.on_word(self.now, word);
+                if let Some(report) = report {
+                    self.watch.on_report(self.now, report);
                 }
-                if let Some(loss) = self.look() {
+                if let Some(loss) = self.check() {
                     return Some((loss, self.now.since(begin)));
                 }
             }
@@ -411,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_within_a_host_is_never_death() {
+    fn silence_on_same_host_is_never_a_loss() {
         let mut scene = Scene::new();
         scene.signs.is_near = true;
         scene.patience.fixed = Some(Duration::from_millis(100));
@@ -419,30 +426,34 @@ mod tests {
     }
 
     #[test]
-    fn the_period_depends_on_who_can_be_asked() {
-        for (has_agents, word, period) in [
-            (true, None, LONELY_PERIOD_MIN),
-            (true, Some(Word::Running), PLAIN_PERIOD),
+    fn period_depends_on_reachable_agents() {
+        for (has_agents, report, period) in [
+            (true, None, NO_AGENT_PERIOD_MIN),
+            (true, Some(AgentReport::Running), PLAIN_PERIOD),
             (false, None, PLAIN_PERIOD),
         ] {
             let mut scene = Scene::new();
             scene.patience.has_agents = has_agents;
-            let lost = scene.run(secs(1000), word);
-            assert_eq!(lost, Some((Loss::Silent, period)), "{has_agents} {word:?}");
+            let lost = scene.run(secs(1000), report);
+            assert_eq!(
+                lost,
+                Some((Loss::Silent, period)),
+                "{has_agents} {report:?}"
+            );
         }
     }
 
     #[test]
     fn a_stopped_or_starting_process_is_not_lost() {
-        for word in [Word::Stopped, Word::Starting] {
+        for report in [AgentReport::Stopped, AgentReport::Starting] {
             let mut scene = Scene::new();
             scene.signs.is_opening = true;
-            assert_eq!(scene.run(secs(1000), Some(word)), None, "{word:?}");
+            assert_eq!(scene.run(secs(1000), Some(report)), None, "{report:?}");
         }
     }
 
     #[test]
-    fn the_users_period_replaces_all_others() {
+    fn user_period_replaces_all_others() {
         let mut scene = Scene::new();
         scene.patience.fixed = Some(Duration::from_millis(900));
         let (loss, after) = scene.run(secs(10), None).unwrap();
@@ -451,17 +462,17 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_the_observer_did_not_run_is_no_silence() {
+    fn time_without_polling_is_not_silence() {
         let mut scene = Scene::new();
         for _ in 0..30 {
             scene.now = scene.now + secs(100);
-            assert_eq!(scene.look(), None);
+            assert_eq!(scene.check(), None);
         }
         assert_eq!(scene.watch.silent_for(), RHYTHM.step * 30);
     }
 
     #[test]
-    fn late_answers_lengthen_the_period_of_those_who_cannot_ask() {
+    fn late_replies_lengthen_the_period_without_agents() {
         let mut scene = Scene::new();
         (0..8).for_each(|_| scene.delays.note(secs(1)));
         let (_, after) = scene.run(secs(1000), None).unwrap();
@@ -471,15 +482,15 @@ mod tests {
     }
 
     #[test]
-    fn questions_become_rare_and_inquiries_begin_with_suspicion() {
+    fn queries_back_off_and_inquiries_start_on_suspicion() {
         let mut scene = Scene::new();
         scene.run(SUSPECT_AFTER - PAUSE, None);
         assert_eq!(scene.inquired_count, 0);
-        scene.run(secs(60), Some(Word::Running));
+        scene.run(secs(60), Some(AgentReport::Running));
         assert!(
-            (50..70).contains(&scene.asked_count),
+            (50..70).contains(&scene.query_count),
             "{}",
-            scene.asked_count
+            scene.query_count
         );
         assert!(
             (25..35).contains(&scene.inquired_count),
@@ -489,17 +500,18 @@ mod tests {
     }
 
     #[test]
-    fn a_session_opens_late_while_the_peers_program_computes() {
+    fn session_may_open_late_while_the_peer_computes() {
         let mut scene = Scene::new();
         scene.signs.is_opening = true;
         for _ in 0..1000 {
-            (scene.signs.heard, scene.signs.answered) = (scene.now, Some((scene.now, secs(1))));
+            (scene.signs.last_seen, scene.signs.last_reply) =
+                (scene.now, Some((scene.now, secs(1))));
             assert_eq!(scene.run(PAUSE, None), None);
         }
         let mut lost = None;
         for _ in 0..1000 {
             let idle = Duration::ZERO;
-            (scene.signs.heard, scene.signs.answered) = (scene.now, Some((scene.now, idle)));
+            (scene.signs.last_seen, scene.signs.last_reply) = (scene.now, Some((scene.now, idle)));
             lost = lost.or(scene.run(PAUSE, None));
         }
         assert_eq!(lost.map(|(loss, _)| loss), Some(Loss::Unopened));

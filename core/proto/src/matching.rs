@@ -26,7 +26,7 @@ use remains::{Discarded, Remains};
 /// Form in which a message to be matched has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    Whole,
+    Complete,
     /// The first part is about to be placed.
     Parts,
     /// Request to send.
@@ -111,7 +111,7 @@ impl Matching {
         let port = self.ports.entry(id);
         port.open(mode);
         if mode == PortMode::InPlace {
-            port.want_buffers(id, ctx);
+            port.request_buffers(id, ctx);
         }
     }
 
@@ -175,7 +175,7 @@ impl Matching {
                 if arrival == Arrival::Parts && port.is(PortMode::InPlace) {
                     return Match::Nothing;
                 }
-                let found = port.find(peer, lane, arrival == Arrival::Whole);
+                let found = port.find(peer, lane, arrival == Arrival::Complete);
                 (found, port.discards())
             }
             Address::MatchBits(match_bits) => {
@@ -223,7 +223,7 @@ impl Matching {
         arrival: Arrival,
         used: usize,
     ) -> bool {
-        let eager = arrival == Arrival::Whole;
+        let eager = arrival == Arrival::Complete;
         let discards = ctx.is_closing() && eager;
         match to {
             Address::Port(id) => {
@@ -243,7 +243,7 @@ impl Matching {
         (peer, lane): (PeerId, LaneId),
         to: &Address,
         len: u64,
-        keeps_credit: bool,
+        holds_credit: bool,
         what: Waiting,
     ) {
         match to {
@@ -252,7 +252,7 @@ impl Matching {
                 if let Waiting::Request(_) = what
                     && port.is(PortMode::InPlace)
                 {
-                    ctx.emit(Event::BufferWanted {
+                    ctx.emit(Event::BufferNeeded {
                         port: *id,
                         peer,
                         len,
@@ -261,27 +261,27 @@ impl Matching {
                 if let Some(event) = port.first_unopened(*id, peer) {
                     ctx.emit(event);
                 }
-                port.put_aside((peer, lane), len, keeps_credit, what);
+                port.put_aside((peer, lane), len, holds_credit, what);
             }
             Address::MatchBits(match_bits) => self.lists.put_aside(&Arrived {
                 peer,
                 lane,
                 match_bits: *match_bits,
                 len,
-                keeps_credit,
+                holds_credit,
                 what,
             }),
         }
     }
 
-    /// Takes the first message waiting at a port that can be served now. Skips lanes that `owes`
-    /// reports to have an earlier message for the port.
+    /// Takes the first message waiting at a port that can be served now. Skips lanes that
+    /// `has_undelivered` reports to have an earlier message for the port.
     pub(crate) fn next_served(
         &mut self,
         id: PortId,
-        owes: impl Fn(PeerId, LaneId) -> bool,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
     ) -> Option<Served> {
-        self.ports.next_served(id, owes)
+        self.ports.next_served(id, has_undelivered)
     }
 
     /// See [`Port::take_held`].
@@ -289,10 +289,10 @@ impl Matching {
         &mut self,
         id: PortId,
         source: Option<PeerId>,
-        owes: impl Fn(PeerId, LaneId) -> bool,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
         fits: impl Fn(HeldId) -> bool,
     ) -> Option<TakenHeld> {
-        self.ports.take_held(id, source, owes, fits)
+        self.ports.take_held(id, source, has_undelivered, fits)
     }
 
     /// Marks the first message of a lane at a port, a request, as being transferred.
@@ -342,8 +342,8 @@ impl Matching {
     }
 
     /// Returns true if a receive or a handler waits for a message that `peer` may send.
-    pub(crate) fn wants_from(&mut self, peer: PeerId) -> bool {
-        self.lists.wants_from(peer) || self.ports.wants_from(peer)
+    pub(crate) fn expects_from(&mut self, peer: PeerId) -> bool {
+        self.lists.expects_from(peer) || self.ports.expects_from(peer)
     }
 
     /// Cancels the receives that only `peer` could have satisfied.
@@ -353,10 +353,10 @@ impl Matching {
         ops
     }
 
-    /// Cancels the receives that are `wanted`.
-    pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
-        let mut ops = self.lists.take_where(&wanted);
-        ops.extend(self.ports.take_where(&wanted));
+    /// Cancels the receives that are `is_selected`.
+    pub(crate) fn take_where(&mut self, is_selected: impl Fn(&Posted) -> bool) -> Vec<OpId> {
+        let mut ops = self.lists.take_where(&is_selected);
+        ops.extend(self.ports.take_where(&is_selected));
         ops
     }
 

@@ -8,7 +8,6 @@ pub(crate) mod congestion;
 pub(crate) mod control;
 pub(crate) mod dormant;
 pub(crate) mod failover;
-mod lone;
 mod loss;
 pub(crate) mod outgoing;
 pub(crate) mod paths;
@@ -16,6 +15,7 @@ pub(crate) mod probe;
 pub(crate) mod refragment;
 pub(crate) mod rtt;
 mod scoreboard;
+mod single;
 pub(crate) mod stage;
 
 use crate::base::config::{BATCH_LEN_MAX, number_span};
@@ -72,7 +72,7 @@ pub struct PathStatus {
     /// Set if the peer has answered on it, and it was not abandoned for another path since.
     pub up: bool,
     /// Set if a probe was answered on it, so frames pass in both directions.
-    pub answered: bool,
+    pub validated: bool,
     /// Set if small messages use it.
     pub small: bool,
     /// Set if bulk data uses it.
@@ -367,13 +367,13 @@ impl Path {
 
     /// Handles a report that the link carries frames of at most `frame_len_max` bytes. Returns
     /// `true` if the report must be verified by probes. `P6.2`
-    pub(crate) fn on_told_frame_len(&mut self, frame_len_max: usize) -> bool {
+    pub(crate) fn on_reported_frame_len(&mut self, frame_len_max: usize) -> bool {
         if frame_len_max >= self.frame_len + self.check_len() {
             return false;
         }
-        let told = frame_len_max.saturating_sub(self.check_len());
+        let reported = frame_len_max.saturating_sub(self.check_len());
         // The timer of the attempt starts when its probe is sent.
-        self.confirm_frame_len(Instant::NEVER, told);
+        self.confirm_frame_len(Instant::NEVER, reported);
         true
     }
 
@@ -421,7 +421,7 @@ impl Path {
     }
 
     /// Returns true if no run waits, and all frames in flight may be awaiting a delayed
-    /// acknowledgement. A message sent now is then a lone one. `P4.11`
+    /// acknowledgement. A message sent now is then a single one. `P4.11`
     fn is_quiet(&self, ack_every: u32) -> bool {
         self.runs.is_empty() && self.unacked.len() < ack_every as usize
     }
@@ -430,7 +430,7 @@ impl Path {
     /// now. `P4.11`
     pub(crate) fn batch_len(&self, ctx: &Context, len: usize) -> usize {
         match self.is_quiet(ctx.limits().ack_every) {
-            true => ctx.choice().lone_batch_len(len as u64),
+            true => ctx.choice().single_batch_len(len as u64),
             false => BATCH_LEN_MAX,
         }
     }
@@ -583,7 +583,7 @@ impl Path {
 
     /// Returns true if a message whose send has completed may not have arrived. `holds` checks a
     /// frame for messages, given the offset of its records.
-    pub(crate) fn has_unheard(
+    pub(crate) fn has_unacked_messages(
         &self,
         slots: &SlotPool,
         holds: impl Fn(&[u8], usize) -> bool,
@@ -636,7 +636,7 @@ impl Path {
         (every, delay): (u32, Span),
     ) -> bool {
         self.rx.insert(now, num, attempt);
-        self.rx.owe(now, every, delay)
+        self.rx.schedule(now, every, delay)
     }
 
     /// Returns how many numbers from `num` on may be accepted as one run. `P3.2`
@@ -654,7 +654,7 @@ impl Path {
         (every, delay): (u32, Span),
     ) -> bool {
         self.rx.insert_run(now, first, count, attempt);
-        self.rx.owe(now, every, delay)
+        self.rx.schedule(now, every, delay)
     }
 
     /// Records that `count` received frames had a congestion mark. `P3.14`

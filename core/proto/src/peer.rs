@@ -4,8 +4,8 @@
 mod best_effort;
 pub(crate) mod dormant;
 mod handshake;
-pub(crate) mod lone;
 mod piggyback;
+pub(crate) mod single;
 pub(crate) mod stream;
 mod submit;
 mod transmit;
@@ -51,7 +51,7 @@ pub(crate) struct Peer {
     /// Parts of transfers that wait to be sent.
     send_queue: SendQueue,
     stream: StreamState,
-    last_heard: Instant,
+    last_seen: Instant,
     /// Set while in the queue of peers with something to transmit.
     queued: bool,
     /// Set while in the list of peers with a timer.
@@ -73,7 +73,7 @@ impl Peer {
             control: ControlQueue::default(),
             send_queue: SendQueue::default(),
             stream: StreamState::default(),
-            last_heard: Instant::default(),
+            last_seen: Instant::default(),
             queued: false,
             timed: false,
             watched: false,
@@ -136,7 +136,7 @@ impl Peer {
         self.stream.is_open().then(|| PathStatus {
             link: LinkId::STREAM,
             up: true,
-            answered: true,
+            validated: true,
             small: false,
             bulk: true,
             frame_len: narrow(PART_LEN_MAX),
@@ -182,8 +182,8 @@ impl Peer {
     }
 
     /// Returns true if a message to `port` has been matched but not delivered.
-    pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
-        self.lanes.owes(lane, port)
+    pub(crate) fn has_undelivered(&self, lane: LaneId, port: PortId) -> bool {
+        self.lanes.has_undelivered(lane, port)
     }
 
     /// Returns the credit status of a lane.
@@ -198,14 +198,14 @@ impl Peer {
     }
 
     /// Returns the time of the last frame from this peer.
-    pub(crate) fn last_heard(&self) -> Instant {
-        self.last_heard
+    pub(crate) fn last_seen(&self) -> Instant {
+        self.last_seen
     }
 
     /// Records the arrival of a frame from this peer.
     #[inline]
-    pub(crate) fn on_heard(&mut self, now: Instant) {
-        self.last_heard = now;
+    pub(crate) fn on_activity(&mut self, now: Instant) {
+        self.last_seen = now;
     }
 
     /// Marks the peer as queued for transmission; returns `false` if it already was.
@@ -284,7 +284,7 @@ impl Peer {
     /// Returns true if credit or control records wait for a frame.
     #[inline]
     fn has_control(&self) -> bool {
-        !self.control.is_empty() || self.lanes.owes_credit()
+        !self.control.is_empty() || self.lanes.has_credit_due()
     }
 
     /// Returns true if anything must be sent in its session, or may not have arrived.
@@ -342,7 +342,7 @@ impl Peer {
     }
 
     /// Handles an answer to a probe on `link`.
-    pub(crate) fn on_probe_answered(
+    pub(crate) fn on_probe_reply(
         &mut self,
         now: Instant,
         sh: &mut Shared,
@@ -350,7 +350,7 @@ impl Peer {
         nonce: u32,
     ) {
         let preferred = sh.ctx.preferred();
-        let shorter = self.paths.on_probe_answered(now, link, nonce, preferred);
+        let shorter = self.paths.on_probe_reply(now, link, nonce, preferred);
         if let Some(frame_len) = shorter {
             self.move_frames(sh, link, frame_len);
         }

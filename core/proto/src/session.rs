@@ -76,7 +76,7 @@ pub(crate) struct SessionState {
     up: bool,
     /// Set if this side requested the session. A session that only the peer requested is not
     /// retried.
-    wanted: bool,
+    requested: bool,
     failed: Option<Cause>,
     hello_at: Instant,
     hello_count: u32,
@@ -84,7 +84,7 @@ pub(crate) struct SessionState {
     /// Links on which a hello must be sent now, and links whose hello must be answered; one bit
     /// each.
     hello_mask: u8,
-    answer_mask: u8,
+    reply_mask: u8,
     /// Link for a reset to a peer that still sends in a session that was given up here.
     reset_by: Option<LinkId>,
 }
@@ -98,13 +98,13 @@ impl SessionState {
             epoch_mine: entropy.next_epoch(),
             epoch_theirs: 0,
             up: false,
-            wanted: false,
+            requested: false,
             failed: None,
             hello_at: Instant::NEVER,
             hello_count: 0,
             hello_sent_at: Instant::default(),
             hello_mask: 0,
-            answer_mask: 0,
+            reply_mask: 0,
             reset_by: None,
         }
     }
@@ -123,24 +123,24 @@ impl SessionState {
     }
 
     /// Requests the session: repeats hellos until it is up or has failed.
-    pub(crate) fn want(&mut self) {
-        self.wanted = true;
+    pub(crate) fn request(&mut self) {
+        self.requested = true;
         if !self.up && self.failed.is_none() && self.hello_at == Instant::NEVER {
             self.hello_count = 0;
             self.hello_at = Instant::default();
         }
     }
 
-    /// Returns true if a hello or an answer must be sent on `link`.
+    /// Returns true if a hello or a reply must be sent on `link`.
     #[inline]
     pub(crate) fn has_handshake(&self, link: LinkId) -> bool {
-        (self.hello_mask | self.answer_mask) >> link.as_u8() & 1 == 1
+        (self.hello_mask | self.reply_mask) >> link.as_u8() & 1 == 1
     }
 
-    /// Returns true if a hello or an answer waits to be sent on any path.
+    /// Returns true if a hello or a reply waits to be sent on any path.
     #[inline]
     pub(crate) fn has_handshakes(&self) -> bool {
-        self.hello_mask | self.answer_mask != 0
+        self.hello_mask | self.reply_mask != 0
     }
 
     /// Returns true if the session is up and no handshake is due.
@@ -202,7 +202,7 @@ impl SessionState {
         if now < self.hello_at || self.failed.is_some() {
             return;
         }
-        let insists = self.wanted && !self.up;
+        let insists = self.requested && !self.up;
         if silent == 0 || !insists && self.hello_count >= HELLO_PATH_MAX {
             self.hello_at = Instant::NEVER;
             return;
@@ -217,8 +217,8 @@ impl SessionState {
     /// Returns the kind of the handshake frame to send on `link`, if any.
     pub(crate) fn take_handshake(&mut self, link: LinkId) -> Option<FrameKind> {
         let bit = 1 << link.as_u8();
-        if self.answer_mask & bit != 0 {
-            self.answer_mask &= !bit;
+        if self.reply_mask & bit != 0 {
+            self.reply_mask &= !bit;
             Some(FrameKind::HelloAck)
         } else if self.hello_mask & bit != 0 {
             self.hello_mask &= !bit;
@@ -244,7 +244,7 @@ impl SessionState {
 
     /// Stores the session's numbers from the peer's hello. `proven` is set if its sender has this
     /// side's token. Returns true if the session came up by this call.
-    pub(crate) fn learn(&mut self, hello: &Hello, proven: bool) -> bool {
+    pub(crate) fn adopt(&mut self, hello: &Hello, proven: bool) -> bool {
         let was_up = self.up;
         self.token_theirs = hello.token;
         self.epoch_theirs = hello.epoch;
@@ -259,18 +259,18 @@ impl SessionState {
         (self.hello_count == 1).then(|| now.span_since(self.hello_sent_at))
     }
 
-    /// Schedules the answer to a hello that arrived on `link`.
-    pub(crate) fn answer(&mut self, link: LinkId, proven: bool) {
-        self.answer_mask |= 1 << link.as_u8();
+    /// Schedules the reply to a hello that arrived on `link`.
+    pub(crate) fn reply(&mut self, link: LinkId, proven: bool) {
+        self.reply_mask |= 1 << link.as_u8();
         if !proven {
             // Send a hello at once, so that this side can also verify both directions of the path.
             self.hello_mask |= 1 << link.as_u8();
         }
     }
 
-    /// Checks whether a hello, or its answer, belongs to this session. Returns `Ok(false)` if it
+    /// Checks whether a hello, or its reply, belongs to this session. Returns `Ok(false)` if it
     /// begins a newer incarnation of the peer and this session has been used. `P2.4`, `P2.8`
-    pub(crate) fn check_epoch(&self, hello: &Hello, is_answer: bool) -> Result<bool, DropReason> {
+    pub(crate) fn check_epoch(&self, hello: &Hello, is_reply: bool) -> Result<bool, DropReason> {
         if hello.epoch < self.epoch_theirs {
             return Err(DropReason::OldIncarnation);
         }
@@ -280,7 +280,7 @@ impl SessionState {
             return alive.then_some(true).ok_or(DropReason::StaleSession);
         }
         let is_used = self.up || self.failed.is_some();
-        if is_used && is_answer {
+        if is_used && is_reply {
             return Err(DropReason::StaleSession);
         }
         // Nothing was sent before the session was up. The newer incarnation replaces the older one,

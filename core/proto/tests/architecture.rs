@@ -49,9 +49,9 @@ const PROTO: Rules = Rules {
     records: &[
         "Admitted",
         "Announcement",
-        "Answer",
+        "Reply",
         "Arrived",
-        "Asked",
+        "Announced",
         "ClaimId",
         "Cut",
         "Discarded",
@@ -200,7 +200,7 @@ const FABRIC: Rules = Rules {
 };
 
 #[test]
-fn folders_import_one_another_in_one_direction() {
+fn module_imports_point_in_one_direction() {
     for rules in CRATES {
         let back = rules.imports_back(&Sources::read(rules.name));
         assert!(back.is_empty(), "{}:\n{}", rules.name, back.join("\n"));
@@ -216,7 +216,7 @@ fn state_is_private_to_its_owner() {
 }
 
 #[test]
-fn what_is_listed_as_open_is_there() {
+fn listed_exceptions_exist() {
     for rules in CRATES {
         let open = Sources::read(rules.name).open_fields(rules.reach);
         let is_there = |listed: &&str| {
@@ -490,7 +490,7 @@ impl<'ast> Visit<'ast> for Names {
 }
 
 #[test]
-fn imports_are_found_wherever_they_stand() {
+fn imports_are_found_in_any_position() {
     let source = "use crate::{d::Y, e}; use super::{f::Z, super::g}; \
                   fn f() { crate::b::g(); matches!(x, crate::c::X) }";
     let mut names = Names {
@@ -527,7 +527,7 @@ const SAMPLE: Rules = Rules {
 };
 
 #[test]
-fn an_import_that_runs_back_is_found() {
+fn backward_import_is_found() {
     let arrow = |low: &str| SAMPLE.imports_back(&sample(low, "use crate::low::X;", ""));
     assert_eq!(arrow("use std::fmt;"), Vec::<String>::new());
     let back = ["low imports high: low.rs names crate::high"];
@@ -540,7 +540,7 @@ fn an_import_that_runs_back_is_found() {
 }
 
 #[test]
-fn open_state_is_found() {
+fn public_state_is_found() {
     let open = |low: &str, deep: &str| {
         let found = SAMPLE.open_state(&sample(low, "", deep)).into_iter();
         found

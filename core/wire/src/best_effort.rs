@@ -103,7 +103,7 @@ mod tests {
 
     // P1.1, P7.6
     #[test]
-    fn a_part_reads_as_it_was_written() {
+    fn part_round_trips() {
         let bytes = frame();
         let expected = [
             11, 5, 3, 2, 3, 0, 0, 0, 0, 0, 1, 0, 0xfd, 0xff, 0, 0, 0x0d, 0xf0, 0xed, 0xfe,
@@ -118,7 +118,7 @@ mod tests {
 
     // P1.6, P1.7
     #[test]
-    fn a_part_that_cannot_be_is_refused() {
+    fn invalid_part_is_refused() {
         let parse = |bytes: &[u8]| Records::new(bytes, 0, bytes.len()).next().unwrap();
         // Unknown flags; no payload; payload beyond the message, by one byte and by far.
         let bad = [

@@ -63,7 +63,7 @@ impl<'a> CheckedFrame<'a> {
     /// Returns true if the frame that starts with `head` must be sent with a checksum.
     #[inline]
     #[must_use]
-    pub fn wants_sum(head: &[u8]) -> bool {
+    pub fn needs_sum(head: &[u8]) -> bool {
         head.get(1).is_some_and(|second| second & CHECKED != 0)
             && head[0] >> 4 == VERSION
             && !crate::SealedFrame::is_sealed(head)
@@ -151,11 +151,11 @@ mod tests {
 
     // P13.2
     #[test]
-    fn a_frame_is_taken_from_behind_its_sum() {
+    fn checked_frame_follows_its_sum() {
         let bytes = checked();
         assert_eq!(bytes[..10], [0x17, 9, 1, 2, 3, 4, 5, 6, 0x13, 0x83]);
-        assert!(CheckedFrame::has_sum(&bytes) && !CheckedFrame::wants_sum(&bytes));
-        assert!(CheckedFrame::wants_sum(&bytes[CHECK_LEN..]));
+        assert!(CheckedFrame::has_sum(&bytes) && !CheckedFrame::needs_sum(&bytes));
+        assert!(CheckedFrame::needs_sum(&bytes[CHECK_LEN..]));
         let mut padded = [0; 60];
         padded[..28].copy_from_slice(&bytes);
         for bytes in [&bytes[..], &padded] {
@@ -166,7 +166,7 @@ mod tests {
 
     // P1.3
     #[test]
-    fn a_datagram_says_how_long_it_is() {
+    fn datagram_states_its_length() {
         let bytes = checked();
         let behind = [0x17; 60];
         for (frame, len) in [(&bytes[..], 28), (&bytes[CHECK_LEN..], 20)] {
@@ -187,7 +187,7 @@ mod tests {
 
     // P13.2
     #[test]
-    fn what_is_no_checked_frame_is_named() {
+    fn invalid_checked_frame_is_refused() {
         let bytes = checked();
         let mut other = bytes;
         other[0] ^= 0x40;
@@ -197,6 +197,6 @@ mod tests {
         assert_eq!(CheckedFrame::parse(&other), Err(Malformed::Field));
         assert_eq!(CheckedFrame::parse(&bytes[..27]), Err(Malformed::Length));
         assert_eq!(CheckedFrame::parse(&bytes[..23]), Err(Malformed::Truncated));
-        assert!(!CheckedFrame::has_sum(&[]) && !CheckedFrame::wants_sum(&[0x11]));
+        assert!(!CheckedFrame::has_sum(&[]) && !CheckedFrame::needs_sum(&[0x11]));
     }
 }

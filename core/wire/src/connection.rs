@@ -20,7 +20,7 @@ const VERSION: u8 = 1;
 
 /// Kind of connection message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionWord {
+pub enum ConnectionKind {
     /// Requests a connection.
     Request,
     /// Accepts the request.
@@ -40,7 +40,7 @@ pub enum ConnectionWord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFrame<'a> {
     /// Kind of message.
-    pub word: ConnectionWord,
+    pub kind: ConnectionKind,
     /// Endpoint id of the sender; has no meaning in a rejection.
     pub endpoint_id: EndpointId,
     /// Data of the program, at most [`CONNECTION_DATA_LEN_MAX`] bytes.
@@ -65,7 +65,7 @@ impl ConnectionFrame<'_> {
         let Some(head) = bytes.get(..CONNECTION_HEAD_LEN) else {
             return Ok(None);
         };
-        let word = word_of(head[5])?;
+        let kind = kind_of(head[5])?;
         let data_len = usize::from(u16_at(head, 6));
         if data_len > CONNECTION_DATA_LEN_MAX {
             return Err(Malformed::Length);
@@ -74,7 +74,7 @@ impl ConnectionFrame<'_> {
         let frame = bytes.get(CONNECTION_HEAD_LEN..len).map(|data| {
             let endpoint_id = array(head, 8);
             let frame = ConnectionFrame {
-                word,
+                kind,
                 endpoint_id,
                 data,
             };
@@ -93,10 +93,10 @@ impl ConnectionFrame<'_> {
         let data_len = u16::try_from(self.data.len()).unwrap_or(0);
         put(out, 0, MAGIC);
         out[4] = VERSION;
-        out[5] = match self.word {
-            ConnectionWord::Request => 1,
-            ConnectionWord::Accept => 2,
-            ConnectionWord::Reject => 3,
+        out[5] = match self.kind {
+            ConnectionKind::Request => 1,
+            ConnectionKind::Accept => 2,
+            ConnectionKind::Reject => 3,
         };
         put(out, 6, data_len.to_le_bytes());
         put(out, 8, self.endpoint_id);
@@ -105,11 +105,11 @@ impl ConnectionFrame<'_> {
     }
 }
 
-fn word_of(byte: u8) -> Result<ConnectionWord, Malformed> {
+fn kind_of(byte: u8) -> Result<ConnectionKind, Malformed> {
     match byte {
-        1 => Ok(ConnectionWord::Request),
-        2 => Ok(ConnectionWord::Accept),
-        3 => Ok(ConnectionWord::Reject),
+        1 => Ok(ConnectionKind::Request),
+        2 => Ok(ConnectionKind::Accept),
+        3 => Ok(ConnectionKind::Reject),
         other => Err(Malformed::FrameKind(other)),
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     const FRAME: ConnectionFrame<'_> = ConnectionFrame {
-        word: ConnectionWord::Accept,
+        kind: ConnectionKind::Accept,
         endpoint_id: [7; ENDPOINT_ID_LEN],
         data: b"private",
     };
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_read_again_wherever_the_stream_was_cut() {
+    fn connection_frames_parse_across_stream_splits() {
         let (bytes, len) = emitted();
         for cut in 0..len {
             assert_eq!(ConnectionFrame::parse(&bytes[..cut]), Ok(None), "{cut}");
@@ -141,7 +141,7 @@ mod tests {
 
     // P16.2
     #[test]
-    fn the_first_wrong_byte_ends_it() {
+    fn first_invalid_byte_is_an_error() {
         let (bytes, _) = emitted();
         let with = |at: usize, byte: u8| {
             let mut wrong = bytes;

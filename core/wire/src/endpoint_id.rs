@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_stands_behind_the_hello_or_nowhere() {
+    fn endpoint_id_follows_the_hello() {
         let mut frame = [0xa5; OPEN_HELLO_FRAME_LEN];
         frame[FRAME_HEADER_LEN + HELLO_LEN..].fill(7);
         assert_eq!(endpoint_id_of(&frame), Ok([7; ENDPOINT_ID_LEN]));

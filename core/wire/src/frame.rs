@@ -224,7 +224,7 @@ mod tests {
     ];
 
     #[test]
-    fn session_of_a_numbered_frame_is_read_through_its_seal() {
+    fn session_is_read_through_the_seal() {
         let mut frame = DATA;
         for (kind, numbered) in [(1, true), (2, false), (3, true), (4, false), (6, false)] {
             for sealed in [0, 8] {
@@ -257,7 +257,7 @@ mod tests {
 
     // P13.1
     #[test]
-    fn the_mark_of_a_checksum_survives_a_new_attempt() {
+    fn checksum_mark_survives_a_new_attempt() {
         let mut bytes = DATA;
         bytes[1] = 0x82;
         let (header, _) = FrameHeader::parse(&bytes).unwrap();
@@ -274,7 +274,7 @@ mod tests {
 
     // P1.3
     #[test]
-    fn padding_behind_the_frame_is_cut() {
+    fn trailing_padding_is_removed() {
         let mut padded = [0u8; 60];
         padded[..20].copy_from_slice(&DATA);
         assert_eq!(FrameHeader::parse(&padded).unwrap().1.len(), 20);
@@ -282,7 +282,7 @@ mod tests {
 
     // P1.2, P1.3, P1.4
     #[test]
-    fn malformed_headers_are_named() {
+    fn malformed_headers_return_their_error() {
         assert_eq!(FrameHeader::parse(&DATA[..15]), Err(Malformed::Truncated));
         assert_eq!(FrameHeader::parse(&DATA[..19]), Err(Malformed::Length));
         let mut other = DATA;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wire format of the Portolan protocol: typed views over frames and records.
 //!
-//! `docs/reference/protocol.md` draws the layouts and numbers the rules. All other crates read and write
-//! frames through this crate. It only parses and emits: it has no sessions, allocates no memory
-//! and keeps no state.
+//! `docs/reference/protocol.md` draws the layouts and numbers the rules. All other crates read and
+//! write frames through this crate. It only parses and emits: it has no sessions, allocates no
+//! memory and keeps no state.
 //!
 //! Invariant: a view made by a checked constructor never reads outside its bytes, whatever they
 //! contain. All integers are little-endian.
@@ -32,7 +32,7 @@ pub use best_effort::{BEST_EFFORT_PART_LEN, BestEffortPart};
 pub use check::{CHECK_LEN, CheckedFrame, Sum};
 pub use connection::{
     CONNECTION_DATA_LEN_MAX, CONNECTION_HEAD_LEN, CONNECTION_LEN_MAX, ConnectionFrame,
-    ConnectionWord,
+    ConnectionKind,
 };
 pub use endpoint_id::{
     ENDPOINT_ID_LEN, EndpointId, OPEN_HELLO_FRAME_LEN, OPEN_JOB_ID, endpoint_id_of,
@@ -49,8 +49,8 @@ pub use record::{
     Record, Records, Rts,
 };
 pub use remote::{
-    REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_SOURCE_LEN, REMOTE_WRITE_LEN,
-    RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
+    REMOTE_GET_LEN, REMOTE_REPLY_LEN, REMOTE_RTS_LEN, REMOTE_SOURCE_LEN, REMOTE_WRITE_LEN,
+    RemoteGet, RemoteHead, RemoteReply, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
 pub use train::{FragmentFrame, PartAhead};

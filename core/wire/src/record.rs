@@ -9,7 +9,7 @@ use crate::field::{put, u16_at, u32_at, u64_at};
 use crate::flags;
 use crate::marks::{KIND_MARKS, MARKS_LEN, Marks};
 use crate::match_bits::{LABEL_LEN_MAX, MatchBits};
-use crate::remote::{self, RemoteAnswer, RemoteGet, RemoteRts, RemoteSource, RemoteWrite};
+use crate::remote::{self, RemoteGet, RemoteReply, RemoteRts, RemoteSource, RemoteWrite};
 use core::ops::Range;
 
 /// Length in bytes of a message header without its match bits.
@@ -537,8 +537,8 @@ pub enum Record {
     RemoteRts(RemoteRts),
     /// Request to read.
     RemoteGet(RemoteGet),
-    /// Answer to a put, atomic operation or get.
-    RemoteAnswer(RemoteAnswer),
+    /// Reply to a put, atomic operation or get.
+    RemoteReply(RemoteReply),
     /// Transfer that answers a get.
     RemoteSource(RemoteSource),
 }
@@ -694,10 +694,10 @@ fn parse_remote(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malfor
             let get = RemoteGet::parse(need(remote::REMOTE_GET_LEN)?)?;
             (Record::RemoteGet(get), remote::REMOTE_GET_LEN, 0)
         }
-        remote::KIND_ANSWER => {
-            let answer = RemoteAnswer::parse(need(remote::REMOTE_ANSWER_LEN)?)?;
-            let len = usize::from(answer.len);
-            (Record::RemoteAnswer(answer), remote::REMOTE_ANSWER_LEN, len)
+        remote::KIND_REPLY => {
+            let reply = RemoteReply::parse(need(remote::REMOTE_REPLY_LEN)?)?;
+            let len = usize::from(reply.len);
+            (Record::RemoteReply(reply), remote::REMOTE_REPLY_LEN, len)
         }
         remote::KIND_SOURCE => {
             let source = RemoteSource::parse(need(remote::REMOTE_SOURCE_LEN)?);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of remote memory: requests that refer to the receiver's memory, and their answers
+//! Records of remote memory: requests that refer to the receiver's memory, and their replies
 //! (`P12`).
 
 use crate::field::{put, u16_at, u32_at, u64_at};
@@ -11,15 +11,15 @@ pub const REMOTE_WRITE_LEN: usize = 48;
 pub const REMOTE_RTS_LEN: usize = 56;
 /// Length in bytes of a request to read.
 pub const REMOTE_GET_LEN: usize = 40;
-/// Length in bytes of the header of an answer.
-pub const REMOTE_ANSWER_LEN: usize = 16;
+/// Length in bytes of the header of a reply.
+pub const REMOTE_REPLY_LEN: usize = 16;
 /// Length in bytes of the announcement of a transfer that answers a read.
 pub const REMOTE_SOURCE_LEN: usize = 24;
 
 pub(crate) const KIND_WRITE: u8 = 32;
 pub(crate) const KIND_RTS: u8 = 33;
 pub(crate) const KIND_GET: u8 = 34;
-pub(crate) const KIND_ANSWER: u8 = 35;
+pub(crate) const KIND_REPLY: u8 = 35;
 pub(crate) const KIND_SOURCE: u8 = 36;
 
 const FLAG_IMM: u8 = 2;
@@ -33,7 +33,7 @@ pub struct RemoteHead {
     pub lane: LaneId,
     /// Number of the request among the messages of its lane.
     pub seq: u16,
-    /// Initiator's number for the operation, returned in the answer.
+    /// Initiator's number for the operation, returned in the reply.
     pub op: u32,
     /// Key of the region.
     pub key: u64,
@@ -177,7 +177,7 @@ impl RemoteRts {
 pub struct RemoteGet {
     /// Request number and source memory.
     pub head: RemoteHead,
-    /// Set if the data is longer than an answer covered by credit; it must come with a transfer.
+    /// Set if the data is longer than a reply covered by credit; it must come with a transfer.
     pub by_transfer: bool,
     /// Number of bytes to read.
     pub len: u64,
@@ -215,7 +215,7 @@ impl RemoteStatus {
 
 /// Completion of a request, with its result or a part of it; `len` bytes of payload follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteAnswer {
+pub struct RemoteReply {
     /// Priority of the request.
     pub lane: LaneId,
     /// Outcome.
@@ -228,12 +228,12 @@ pub struct RemoteAnswer {
     pub part_off: u32,
 }
 
-impl RemoteAnswer {
-    pub(crate) fn parse(bytes: &[u8]) -> Result<RemoteAnswer, Malformed> {
+impl RemoteReply {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<RemoteReply, Malformed> {
         if bytes[2] & !flags::HIGH != 0 {
             return Err(Malformed::Field);
         }
-        Ok(RemoteAnswer {
+        Ok(RemoteReply {
             lane: flags::lane_of(bytes[2]),
             status: RemoteStatus(bytes[1]),
             len: u16_at(bytes, 4),
@@ -242,12 +242,12 @@ impl RemoteAnswer {
         })
     }
 
-    /// Writes the header into the first [`REMOTE_ANSWER_LEN`] bytes.
+    /// Writes the header into the first [`REMOTE_REPLY_LEN`] bytes.
     ///
     /// # Panics
     /// Panics if `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
-        bytes[0] = KIND_ANSWER;
+        bytes[0] = KIND_REPLY;
         bytes[1] = self.status.0;
         bytes[2] = flags::of_lane(self.lane);
         bytes[3] = 0;
@@ -334,7 +334,7 @@ mod tests {
 
     // P1.1
     #[test]
-    fn a_write_has_these_bytes() {
+    fn write_emits_expected_bytes() {
         let mut bytes = [0xa5; REMOTE_WRITE_LEN + 4];
         WRITE.emit(&mut bytes);
         assert_eq!(
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_are_read_as_they_were_written() {
+    fn other_remote_records_round_trip() {
         let rts = RemoteRts {
             head: HEAD,
             fragment_len: 1448,
@@ -380,21 +380,21 @@ mod tests {
         let mut bytes = [0xa5; REMOTE_SOURCE_LEN];
         source.emit(&mut bytes);
         assert_eq!(only(&bytes), Ok((Record::RemoteSource(source), 24..24)));
-        let answer = RemoteAnswer {
+        let reply = RemoteReply {
             lane: LaneId::Low,
             status: RemoteStatus(2),
             len: 3,
             op: 4,
             part_off: 5,
         };
-        let mut bytes = [0xa5; REMOTE_ANSWER_LEN + 3];
-        answer.emit(&mut bytes);
-        assert_eq!(only(&bytes), Ok((Record::RemoteAnswer(answer), 16..19)));
+        let mut bytes = [0xa5; REMOTE_REPLY_LEN + 3];
+        reply.emit(&mut bytes);
+        assert_eq!(only(&bytes), Ok((Record::RemoteReply(reply), 16..19)));
     }
 
     // P1.6, P1.7
     #[test]
-    fn what_contradicts_itself_is_refused() {
+    fn inconsistent_records_are_refused() {
         let mut bytes = [0; REMOTE_WRITE_LEN + 4];
         WRITE.emit(&mut bytes);
         assert_eq!(only(&bytes[..47]), Err(Malformed::Truncated));
@@ -404,8 +404,8 @@ mod tests {
         bytes[16] = 8;
         bytes[1] |= 8;
         assert_eq!(only(&bytes), Err(Malformed::Field), "an unknown flag");
-        let mut answer = [0; REMOTE_ANSWER_LEN];
-        (answer[0], answer[2]) = (KIND_ANSWER, 2);
-        assert_eq!(only(&answer), Err(Malformed::Field));
+        let mut reply = [0; REMOTE_REPLY_LEN];
+        (reply[0], reply[2]) = (KIND_REPLY, 2);
+        assert_eq!(only(&reply), Err(Malformed::Field));
     }
 }

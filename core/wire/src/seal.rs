@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_frame_is_taken_apart_as_it_was_made() {
+    fn sealed_frame_round_trips() {
         let bytes = sealed();
         assert_eq!(bytes[..4], [0x1b, 3, 44, 0]);
         assert_eq!(bytes[36..], [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -164,7 +164,7 @@ mod tests {
 
     // P1.2, P1.3
     #[test]
-    fn what_is_no_sealed_frame_is_named() {
+    fn invalid_sealed_frame_is_refused() {
         let bytes = sealed();
         assert_eq!(SealedFrame::parse(&bytes[..39]), Err(Malformed::Truncated));
         assert_eq!(SealedFrame::parse(&bytes[..43]), Err(Malformed::Length));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_behind_a_sealed_frame_is_cut() {
+    fn padding_of_a_sealed_frame_is_removed() {
         let mut padded = [0; 60];
         padded[..44].copy_from_slice(&sealed());
         let frame = SealedFrame::parse(&padded).unwrap();

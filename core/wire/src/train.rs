@@ -173,7 +173,7 @@ mod tests {
     ];
 
     #[test]
-    fn frames_of_one_message_follow_one_another() {
+    fn fragments_of_one_message_are_consecutive() {
         for match_bits in LABELS {
             let first = frame(u32::MAX, 0, 100, match_bits, 0);
             let parsed = FragmentFrame::parse(&first).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_differs_does_not_follow() {
+    fn frames_that_differ_are_not_consecutive() {
         for match_bits in LABELS {
             let first = frame(4, 0, 100, match_bits, 0);
             let parsed = FragmentFrame::parse(&first).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_frame_may_piggyback_an_acknowledgement_without_a_bitmap() {
+    fn last_frame_may_piggyback_a_plain_acknowledgement() {
         for match_bits in LABELS {
             let first = frame(4, 0, 100, match_bits, 0);
             let parsed = FragmentFrame::parse(&first).unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_with_another_record_is_left_to_others() {
+    fn frame_with_another_record_is_not_consecutive() {
         let mut bytes = frame(4, 0, 100, None, 20);
         let first = bytes.clone();
         let parsed = FragmentFrame::parse(&first).unwrap();

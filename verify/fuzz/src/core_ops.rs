@@ -110,7 +110,7 @@ impl End {
 
     fn finish(&mut self, op: OpId) {
         let was = self.memory.remove(&op.0);
-        assert!(was.is_some(), "{op:?} ended that was not under way");
+        assert!(was.is_some(), "{op:?} completed but was not outstanding");
     }
 
     fn drain(&mut self, frame: &[u8]) {
@@ -135,11 +135,11 @@ impl End {
                 }
             }
             Event::Deliver { op, data, .. } => {
-                self.look_at(frame, data);
+                self.check_data(frame, data);
                 op.into_iter().for_each(|op| self.finish(op));
             }
             Event::Matched { op, data, .. } => {
-                self.look_at(frame, data);
+                self.check_data(frame, data);
                 self.finish(op);
             }
             Event::RecvFailed { op, .. }
@@ -151,7 +151,7 @@ impl End {
         }
     }
 
-    fn look_at(&mut self, frame: &[u8], data: Data) {
+    fn check_data(&mut self, frame: &[u8], data: Data) {
         match data {
             Data::Frame(range) => assert!(frame.get(range).is_some()),
             Data::Held(held) => {
@@ -199,7 +199,7 @@ impl Pair {
         let at = usize::from(action >> 7);
         match action & 0x1f {
             0..4 => self.send(at, input),
-            4 => self.ask(at, input),
+            4 => self.send_rendezvous(at, input),
             5 | 6 => self.post(at, input),
             7 => self.withdraw(at, input),
             8..12 => self.transmit(at, 1 + usize::from(input.byte() & 15)),
@@ -254,15 +254,15 @@ impl Pair {
         }
     }
 
-    fn ask(&mut self, at: usize, input: &mut Input<'_>) {
+    fn send_rendezvous(&mut self, at: usize, input: &mut Input<'_>) {
         let spec = Pair::spec(input);
         let len = 1 + usize::from(input.short());
         let end = &mut self.ends[at];
         let Some(op) = end.make_op(len) else { return };
-        let asked = end
+        let sent = end
             .core
             .rendezvous(Pair::other(at), &spec, op, len as u64, 0);
-        if asked.is_err() {
+        if sent.is_err() {
             end.memory.remove(&op.0);
         }
     }
@@ -313,7 +313,7 @@ impl Pair {
             let Some(transmit) = core.poll_transmit(self.now) else {
                 break;
             };
-            let (_, link) = transmit.way();
+            let (_, link) = transmit.destination();
             let mut payload = Vec::new();
             for part in transmit.payload() {
                 let off = usize::try_from(part.off).expect("an offset");

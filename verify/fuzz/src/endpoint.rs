@@ -76,7 +76,7 @@ fn act(site: &mut Site, input: &mut Input<'_>) {
             }
             _ => {
                 let spec = RawSend {
-                    space: RawSpace::Tagged(input.word()),
+                    space: RawSpace::Tagged(input.u64()),
                     imm: None,
                     delivered: false,
                 };

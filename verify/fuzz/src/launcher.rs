@@ -24,11 +24,11 @@ pub fn launcher(data: &[u8]) {
             seen.push(line.to_vec());
         }
     }
-    let mut whole: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
-    let rest = whole.pop().unwrap_or_default();
-    assert_eq!(seen, whole);
+    let mut complete: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
+    let rest = complete.pop().unwrap_or_default();
+    assert_eq!(seen, complete);
     assert_eq!(lines.take_partial(), rest);
-    for line in whole.iter().chain([&rest]) {
+    for line in complete.iter().chain([&rest]) {
         survives::<ToProcess>(line);
         survives::<ToAgent>(line);
     }

@@ -35,7 +35,7 @@ pub fn ring(data: &[u8]) {
             3 => {
                 let at = input.below(ring::file_len(RING_LEN)) & !7;
                 // Sealed parts cannot be written this way, and need not be tried.
-                let _ = file.write_at(&input.word().to_le_bytes(), at as u64);
+                let _ = file.write_at(&input.u64().to_le_bytes(), at as u64);
             }
             4 => {
                 let at = input.below(ring::file_len(RING_LEN));

@@ -40,7 +40,7 @@ fn mutate(rng: &mut ChaCha8Rng, inputs: &[Vec<u8>], input: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_target_survives_its_corpus_and_its_neighbourhood() {
+fn targets_survive_mutated_corpus() {
     for (name, target) in TARGETS {
         let inputs = corpus(name);
         assert!(inputs.len() >= 5, "{name}: the corpus is not there");
@@ -55,7 +55,7 @@ fn every_target_survives_its_corpus_and_its_neighbourhood() {
 }
 
 #[test]
-fn every_target_survives_noise() {
+fn targets_survive_random_input() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     for (_, target) in TARGETS {
         for len in [0, 1, 7, 16, 40, 100, 500, 3000] {

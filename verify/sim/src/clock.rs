@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_is_due_when_the_run_reaches_it_and_not_before() {
+    fn timer_fires_when_virtual_time_reaches_it() {
         for drift_ppm in [-500, 0, 1, 333] {
             let clock = Clock {
                 offset_ns: 77,

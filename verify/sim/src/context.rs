@@ -134,7 +134,7 @@ impl Context {
 
     /// Returns true if incarnation `life` of process `to` would answer a query of `from` now. Such
     /// queries are sent outside the protocol, as in the library's engine.
-    pub(crate) fn answers(&self, from: u32, to: u32, life: u32) -> bool {
+    pub(crate) fn would_reply(&self, from: u32, to: u32, life: u32) -> bool {
         let at = to as usize;
         let is_there =
             self.alive[at] && self.lives[at] == life && self.now >= self.paused_until[at];

@@ -32,7 +32,7 @@ pub enum Cut {
     /// The switches between racks.
     Racks,
     /// Path with a lower MTU than the interfaces.
-    NarrowWay,
+    NarrowPath,
     /// Shared memory.
     Shm,
     /// Raw Ethernet frames.
@@ -42,7 +42,7 @@ pub enum Cut {
     /// Reception of bulk data at predicted places.
     Prediction,
     /// Shortcuts past queues and events.
-    ShortWay,
+    Shortcuts,
     /// Drift of clocks.
     Drift,
     /// Half of each flow's messages, as often as it is listed.
@@ -59,12 +59,12 @@ const PLAIN: [(&str, Cut); 16] = [
     ("reordering", Cut::Reordering),
     ("corruption", Cut::Corruption),
     ("racks", Cut::Racks),
-    ("narrow-way", Cut::NarrowWay),
+    ("narrow-way", Cut::NarrowPath),
     ("shm", Cut::Shm),
     ("packet", Cut::Packet),
     ("streams", Cut::Streams),
     ("prediction", Cut::Prediction),
-    ("short-way", Cut::ShortWay),
+    ("short-way", Cut::Shortcuts),
     ("drift", Cut::Drift),
     ("half", Cut::Half),
 ];
@@ -138,7 +138,7 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
         Cut::Reordering => net.reorder = 0.0,
         Cut::Corruption => net.corrupt = 0.0,
         Cut::Racks => net.rack_hosts = usize::MAX,
-        Cut::NarrowWay => net.way_mtu = net.mtu,
+        Cut::NarrowPath => net.path_mtu = net.mtu,
         Cut::Shm => plan.shm = None,
         Cut::Packet => {
             plan.packet = None;
@@ -151,7 +151,7 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
             plan.limits.stream = StreamUse::Off;
         }
         Cut::Prediction => plan.predicts = false,
-        Cut::ShortWay => plan.short_way = false,
+        Cut::Shortcuts => plan.shortcuts = false,
         Cut::Drift => plan.clocks.iter_mut().for_each(|clock| clock.drift_ppm = 0),
         Cut::Half => {
             for flow in &mut plan.flows {
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_are_read_as_they_are_written() {
+    fn cuts_round_trip() {
         let text = "loss,flows:3-7,faults:0-0,half,half";
         let cuts: Cuts = text.parse().unwrap();
         assert_eq!(cuts.to_string(), text);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_those_of_the_drawn_plan() {
+    fn cut_places_refer_to_the_drawn_plan() {
         let drawn = Plan::draw(5, Some(12), None, false);
         let mut plan = drawn.clone();
         let cuts: Cuts = "flows:0,flows:2-3,half".parse().unwrap();

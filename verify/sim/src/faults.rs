@@ -34,11 +34,11 @@ pub(crate) enum FaultKind {
     Crash { node: u32, forever: bool },
     /// The program creates no more work and closes; its process exits when everything it sent has
     /// arrived. The fault begins with the close: from then on the process refuses requests to send.
-    /// After its exit, its peers are notified if `told_after_ns` is set, and it restarts, which
+    /// After its exit, its peers are notified if `reported_after_ns` is set, and it restarts, which
     /// ends the fault, if `again_after_ns` is set.
     Leave {
         node: u32,
-        told_after_ns: Option<u64>,
+        reported_after_ns: Option<u64>,
         again_after_ns: Option<u64>,
     },
     /// Frames between the processes in `side` and all others are lost; with `one_way`, only those
@@ -148,7 +148,7 @@ impl Fault {
             FaultKind::Leave { .. } => "leave",
             FaultKind::Partition { .. } => "partition",
             FaultKind::LinkDown { .. } => "link down",
-            FaultKind::Narrow { .. } => "narrow way",
+            FaultKind::Narrow { .. } => "narrow path",
             FaultKind::Storm { .. } => "storm",
             FaultKind::Detour { .. } => "detour",
             FaultKind::Mute { .. } => "mute",
@@ -180,7 +180,11 @@ impl fmt::Display for Fault {
                 return write!(f, "{node} {what} from {} ms", self.begin_ns / 1_000_000);
             }
             FaultKind::Partition { side, one_way } => {
-                let how = if one_way { "one way" } else { "both ways" };
+                let how = if one_way {
+                    "one way"
+                } else {
+                    "both directions"
+                };
                 let nodes = (0..crate::plan::NODES_MAX).filter(|node| side.has(*node));
                 write!(f, "partition {how}, {} on one side", nodes.count())?;
             }
@@ -189,10 +193,14 @@ impl fmt::Display for Fault {
                 link,
                 one_way,
             } => {
-                let how = if one_way { "one way" } else { "both ways" };
+                let how = if one_way {
+                    "one way"
+                } else {
+                    "both directions"
+                };
                 write!(f, "{link} of {node} down {how}")?;
             }
-            FaultKind::Narrow { mtu } => write!(f, "way MTU {mtu}")?,
+            FaultKind::Narrow { mtu } => write!(f, "path MTU {mtu}")?,
             FaultKind::Storm { per_mille } => write!(f, "storm of {per_mille} ‰")?,
             FaultKind::Detour { node, extra_ns } => {
                 write!(f, "{node} is {} µs farther", extra_ns / 1000)?;

@@ -191,7 +191,7 @@ impl Ledger {
         } = *got;
         let Some(sent) = self.tagged.remove(&id) else {
             return Err(format!(
-                "tagged message {id} from {src} to {dst} was never sent, or came twice"
+                "tagged message {id} from {src} to {dst} was never sent, or arrived twice"
             ));
         };
         self.message_count += 1;

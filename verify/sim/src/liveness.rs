@@ -9,9 +9,9 @@
 
 mod plan;
 
-use plan::{Plan, Trouble};
+use plan::{Disturbance, Plan};
 use portolan_proto::Instant;
-use portolan_proto::liveness::{Delays, Patience, Rhythm, Signs, Watch, Word};
+use portolan_proto::liveness::{AgentReport, Delays, Patience, Rhythm, Signs, Watch};
 use rand::Rng;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -20,13 +20,13 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// Interval of a waiting process's checks, as in the engine.
-const LOOK_NS: u64 = 200_000_000;
+const CHECK_INTERVAL_NS: u64 = 200_000_000;
 
 /// Maximum time between two checks that counts as silence, as in the engine.
 const STEP: Duration = Duration::from_millis(250);
 
 /// Silence after which a peer is queried, as in the engine.
-const ASK_AFTER: Duration = Duration::from_millis(150);
+const QUERY_AFTER: Duration = Duration::from_millis(150);
 
 /// Time limit for the detection of a loss: the plain period of the observer's own running time, and
 /// some checks and queries.
@@ -60,30 +60,30 @@ impl Bug {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Look {
+    Check {
         at: usize,
     },
-    Question {
+    Query {
         from: usize,
         to: usize,
-        asked: u64,
+        queried_at: u64,
     },
-    Answer {
+    Reply {
         from: usize,
         to: usize,
-        asked: u64,
+        queried_at: u64,
     },
     /// Query to an agent: at the launcher, then at the agent, then its answer at the launcher.
     Inquiry {
         from: usize,
         about: usize,
-        asked: u64,
+        queried_at: u64,
         leg: u8,
     },
-    Said {
+    AgentReply {
         to: usize,
         about: usize,
-        asked: u64,
+        queried_at: u64,
         is_stopped: bool,
     },
     /// The launcher, or the peer's kernel, reports an exit.
@@ -136,19 +136,19 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
     world.begin();
     world.run();
     world.check_noticed();
-    let (trouble, broken) = (world.plan.trouble, world.broken);
+    let (disturbance, broken) = (world.plan.disturbance, world.broken);
     broken.map_or(Ok(()), |what| {
-        Err(format!("seed {seed}: {trouble:?}: {what}"))
+        Err(format!("seed {seed}: {disturbance:?}: {what}"))
     })
 }
 
 impl World {
     fn begin(&mut self) {
         for at in 0..self.views.len() {
-            let first = self.rng.random_range(0..LOOK_NS);
-            self.push(first, Event::Look { at });
+            let first = self.rng.random_range(0..CHECK_INTERVAL_NS);
+            self.push(first, Event::Check { at });
         }
-        if let Trouble::Killed { process, at } = self.plan.trouble {
+        if let Disturbance::Killed { process, at } = self.plan.disturbance {
             for to in (0..self.views.len()).filter(|to| *to != process) {
                 let delay = self.plan.delay(&mut self.rng);
                 self.push(at + delay, Event::Ended { to, about: process });
@@ -184,13 +184,35 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         let (actor, again) = match event {
-            Event::Look { at } => (at, Event::Look { at }),
-            Event::Question { from, to, asked } => (to, Event::Question { from, to, asked }),
-            Event::Answer { from, to, asked } => (to, Event::Answer { from, to, asked }),
+            Event::Check { at } => (at, Event::Check { at }),
+            Event::Query {
+                from,
+                to,
+                queried_at,
+            } => (
+                to,
+                Event::Query {
+                    from,
+                    to,
+                    queried_at,
+                },
+            ),
+            Event::Reply {
+                from,
+                to,
+                queried_at,
+            } => (
+                to,
+                Event::Reply {
+                    from,
+                    to,
+                    queried_at,
+                },
+            ),
             Event::Inquiry {
                 from,
                 about,
-                asked,
+                queried_at,
                 leg,
             } => {
                 let actor = match leg {
@@ -200,21 +222,21 @@ impl World {
                 let again = Event::Inquiry {
                     from,
                     about,
-                    asked,
+                    queried_at,
                     leg,
                 };
                 (actor, again)
             }
-            Event::Said {
+            Event::AgentReply {
                 to,
                 about,
-                asked,
+                queried_at,
                 is_stopped,
             } => {
-                let again = Event::Said {
+                let again = Event::AgentReply {
                     to,
                     about,
-                    asked,
+                    queried_at,
                     is_stopped,
                 };
                 (to, again)
@@ -228,37 +250,45 @@ impl World {
 
     fn act(&mut self, event: Event) {
         match event {
-            Event::Look { at } => {
-                self.look(at);
-                self.push(self.now + LOOK_NS, Event::Look { at });
+            Event::Check { at } => {
+                self.check(at);
+                self.push(self.now + CHECK_INTERVAL_NS, Event::Check { at });
             }
-            Event::Question { from, to, asked } => {
-                let answer = Event::Answer {
+            Event::Query {
+                from,
+                to,
+                queried_at,
+            } => {
+                let reply = Event::Reply {
                     from: to,
                     to: from,
-                    asked,
+                    queried_at,
                 };
-                self.send(to, from, answer);
+                self.send(to, from, reply);
             }
-            Event::Answer { from, to, asked } => {
+            Event::Reply {
+                from,
+                to,
+                queried_at,
+            } => {
                 let view = &mut self.views[to][from];
-                if asked > view.seen {
-                    view.seen = asked;
-                    self.delays[to].note(Duration::from_nanos(self.now - asked));
+                if queried_at > view.seen {
+                    view.seen = queried_at;
+                    self.delays[to].note(Duration::from_nanos(self.now - queried_at));
                 }
             }
             Event::Inquiry {
                 from,
                 about,
-                asked,
+                queried_at,
                 leg,
-            } => self.pass_on(from, about, asked, leg),
-            Event::Said {
+            } => self.pass_on(from, about, queried_at, leg),
+            Event::AgentReply {
                 to,
                 about,
-                asked,
+                queried_at,
                 is_stopped,
-            } => self.on_said(to, about, asked, is_stopped),
+            } => self.on_agent_reply(to, about, queried_at, is_stopped),
             Event::Ended { to, about } => {
                 if self.bug != Some(Bug::ForgetEnds) {
                     self.views[to][about].lost_at.get_or_insert(self.now);
@@ -276,7 +306,7 @@ impl World {
         self.push(self.now + delay, event);
     }
 
-    fn pass_on(&mut self, from: usize, about: usize, asked: u64, leg: u8) {
+    fn pass_on(&mut self, from: usize, about: usize, queried_at: u64, leg: u8) {
         let delay = self.plan.delay(&mut self.rng);
         let is_stopped = self.plan.is_stopped(about, self.now);
         let next = match leg {
@@ -284,33 +314,34 @@ impl World {
             0 | 1 => Event::Inquiry {
                 from,
                 about,
-                asked,
+                queried_at,
                 leg: leg + 1,
             },
-            _ => Event::Said {
+            _ => Event::AgentReply {
                 to: from,
                 about,
-                asked,
+                queried_at,
                 is_stopped,
             },
         };
         self.push(self.now + delay, next);
     }
 
-    fn on_said(&mut self, to: usize, about: usize, asked: u64, is_stopped: bool) {
-        let word = match is_stopped && self.bug != Some(Bug::IgnoreStopped) {
-            true => Word::Stopped,
-            false => Word::Running,
+    fn on_agent_reply(&mut self, to: usize, about: usize, queried_at: u64, is_stopped: bool) {
+        let report = match is_stopped && self.bug != Some(Bug::IgnoreStopped) {
+            true => AgentReport::Stopped,
+            false => AgentReport::Running,
         };
-        self.delays[to].note(Duration::from_nanos(self.now - asked));
+        self.delays[to].note(Duration::from_nanos(self.now - queried_at));
         let view = &mut self.views[to][about];
-        view.watch.on_word(Instant::from_nanos(asked), word);
+        view.watch
+            .on_report(Instant::from_nanos(queried_at), report);
         if self.bug == Some(Bug::TrustAgents) {
-            view.seen = view.seen.max(asked);
+            view.seen = view.seen.max(queried_at);
         }
     }
 
-    fn look(&mut self, at: usize) {
+    fn check(&mut self, at: usize) {
         let patience = Patience {
             fixed: (self.bug == Some(Bug::ShortPeriod)).then_some(Duration::from_millis(900)),
             has_agents: self.plan.has_agents,
@@ -322,7 +353,7 @@ impl World {
         };
         let rhythm = Rhythm {
             step,
-            ask_after: ASK_AFTER,
+            query_after: QUERY_AFTER,
         };
         for peer in (0..self.views.len()).filter(|peer| *peer != at) {
             let view = &mut self.views[at][peer];
@@ -330,25 +361,33 @@ impl World {
                 continue;
             }
             let signs = Signs {
-                heard: Instant::from_nanos(view.seen),
+                last_seen: Instant::from_nanos(view.seen),
                 is_near: self.plan.hosts_of[at] == self.plan.hosts_of[peer],
                 is_opening: false,
-                answered: None,
+                last_reply: None,
             };
             let delays = &mut self.delays[at];
             let now = Instant::from_nanos(self.now);
-            let look = view.watch.look(now, &signs, &patience, delays, rhythm);
-            if look.loss.is_some() {
+            let verdict = view.watch.check(now, &signs, &patience, delays, rhythm);
+            if verdict.loss.is_some() {
                 view.lost_at = Some(self.now);
                 self.check_lost(at, peer);
             }
-            let asked = self.now;
-            if look.ask {
+            let queried_at = self.now;
+            if verdict.query {
                 let (from, to) = (at, peer);
-                self.send(from, to, Event::Question { from, to, asked });
+                self.send(
+                    from,
+                    to,
+                    Event::Query {
+                        from,
+                        to,
+                        queried_at,
+                    },
+                );
             }
-            if look.inquire {
-                self.pass_on(at, peer, asked, 0);
+            if verdict.inquire {
+                self.pass_on(at, peer, queried_at, 0);
             }
         }
     }
@@ -392,7 +431,7 @@ mod tests {
     const BUG_SEEDS: u64 = 200;
 
     #[test]
-    fn nobody_who_lives_is_declared_lost_and_every_loss_is_noticed() {
+    fn no_live_process_is_declared_lost_and_every_loss_is_detected() {
         for seed in 0..500 {
             run(seed, None).unwrap();
         }

@@ -41,7 +41,7 @@ pub(crate) struct NetPlan {
     pub(crate) racks: Vec<Hop>,
     pub(crate) mtu: usize,
     /// MTU of the path between the hosts, if it is less than their interfaces report.
-    pub(crate) way_mtu: usize,
+    pub(crate) path_mtu: usize,
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
     pub(crate) reorder: f64,
@@ -75,7 +75,7 @@ impl NetPlan {
             rack_hosts,
             racks,
             mtu,
-            way_mtu: if rng.random_bool(0.2) {
+            path_mtu: if rng.random_bool(0.2) {
                 *[1280, 1450, 1500].choose(rng).unwrap_or(&1280)
             } else {
                 mtu
@@ -141,7 +141,7 @@ impl fmt::Display for NetPlan {
         let fastest = gbits.max().unwrap_or(0);
         let buffer = self.hosts.first().map_or(0, |hop| hop.buffer_len >> 10);
         write!(f, "{} racks, {slowest}-{fastest} Gb/s, ", self.racks.len())?;
-        write!(f, "{buffer} KiB per port, way MTU {}, ", self.way_mtu)?;
+        write!(f, "{buffer} KiB per port, path MTU {}, ", self.path_mtu)?;
         write!(f, "loss {}, duplicates {}, ", self.loss, self.duplicate)?;
         write!(
             f,
@@ -337,8 +337,8 @@ impl Net {
         *free = (*free).max(now) + wire.wire_ns((frame.len() + OVERHEAD_LEN) as u64);
         let at = *free + wire.latency_ns;
         let headers_len = if link == LinkId::UDP { 28 } else { 4 };
-        if frame.len() + headers_len > self.way_mtu() {
-            return Err("too long for the way");
+        if frame.len() + headers_len > self.path_mtu() {
+            return Err("exceeds the path MTU");
         }
         if self
             .active
@@ -353,12 +353,12 @@ impl Net {
         Ok(at)
     }
 
-    fn way_mtu(&self) -> usize {
+    fn path_mtu(&self) -> usize {
         let narrow = self.active.iter().filter_map(|fault| match fault.kind {
             FaultKind::Narrow { mtu } => Some(mtu),
             _ => None,
         });
-        narrow.min().unwrap_or(usize::MAX).min(self.plan.way_mtu)
+        narrow.min().unwrap_or(usize::MAX).min(self.plan.path_mtu)
     }
 
     fn loss(&self) -> f64 {

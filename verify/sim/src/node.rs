@@ -19,8 +19,8 @@ use crate::shm::Received;
 pub(crate) use one_shot::RegionCall;
 use peers::Remote;
 use portolan_proto::{
-    Admitted, Cause, Config, Core, Dest, DropReason, LaneId, LinkId, OpId, PeerId, PortId,
-    PortMode, Selector, Space, WholeDest,
+    Admitted, Cause, Config, Core, Dest, DropReason, LaneId, LinkId, MessageDest, OpId, PeerId,
+    PortId, PortMode, Selector, Space,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -158,9 +158,9 @@ pub(crate) struct Node {
     /// Set when one of them that was full has room.
     has_stream_room: bool,
     /// Delivery that a canary holds back.
-    kept_back: Option<Got>,
+    withheld: Option<Got>,
     /// Message of the plain space that a canary holds back.
-    plain_kept_back: Option<events::Matched>,
+    withheld_plain: Option<events::Matched>,
     pub(crate) failed_count: u64,
 }
 
@@ -190,8 +190,8 @@ impl Node {
             pulls: Vec::new(),
             streams: Vec::new(),
             has_stream_room: false,
-            kept_back: None,
-            plain_kept_back: None,
+            withheld: None,
+            withheld_plain: None,
             failed_count: 0,
         };
         node.begin_remote(cx);
@@ -280,7 +280,7 @@ impl Node {
         self.flush_outboxes(cx);
         cost_ns += self.transmit(cx);
         self.drain(cx, &[]);
-        self.go_on_leaving(cx);
+        self.continue_leaving(cx);
         self.settle(cx);
         self.check_bounds(cx);
         self.busy_until = cx.now + cost_ns;
@@ -345,7 +345,7 @@ impl Node {
                 match received {
                     Received::Frame(from, frame) => self.on_shared(cx, from, &frame),
                     Received::End(from) => {
-                        self.core.fail_peer(PeerId(from), Cause::ProcessGone);
+                        self.core.fail_peer(PeerId(from), Cause::ProcessExited);
                         self.drain(cx, &[]);
                     }
                 }
@@ -424,7 +424,7 @@ impl Node {
         let (link, frame) = (flight.link, &flight.frame);
         self.note_arrival(cx, flight);
         let accepted = self.core.counters().frames_received;
-        if cx.plan.short_way {
+        if cx.plan.shortcuts {
             let admitted = self.core.admit(local, link, frame);
             self.take(cx, admitted, frame, frame);
         } else {
@@ -451,7 +451,7 @@ impl Node {
         // A link passes the first bytes of a long entry in private memory, see `RxFrame`.
         let head = &frame[..len.min(4096)];
         let from = PeerId(from);
-        if cx.plan.short_way {
+        if cx.plan.shortcuts {
             let admitted = self.core.admit_lossless(local, link, from, len);
             self.take(cx, admitted, head, frame);
         } else {
@@ -468,11 +468,11 @@ impl Node {
             return;
         };
         loop {
-            if let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
-                if whole.dest == WholeDest::Held {
+            if let Some(message) = self.core.take_message(&mut admitted, head, None) {
+                if message.dest == MessageDest::Held {
                     continue;
                 }
-                self.on_whole(cx, admitted.from.0, frame, &whole);
+                self.on_message(cx, admitted.from.0, frame, &message);
             } else if let Some(taken) = self.core.take_tagged(&mut admitted, head, None) {
                 self.on_tagged(cx, admitted.from.0, frame, &taken);
             } else {
@@ -491,17 +491,17 @@ impl Node {
         for (port, mode) in self.program.take_opened(cx.now) {
             self.core.open_port(port, mode);
         }
-        for wanted in self.program.take_wanted(cx.now) {
-            let port = PortId::user(wanted.port);
+        for requested in self.program.take_requested(cx.now) {
+            let port = PortId::user(requested.port);
             let is_tagged = cx
                 .plan
-                .port(self.id, wanted.port)
+                .port(self.id, requested.port)
                 .is_some_and(|port| port.tagged);
             if is_tagged {
                 let label = cx.plan.label(self.id, port);
-                self.post_tagged(cx, port, label, (wanted.len, wanted.source));
+                self.post_tagged(cx, port, label, (requested.len, requested.source));
             } else {
-                self.post(cx, port, wanted.len, wanted.source, true);
+                self.post(cx, port, requested.len, requested.source, true);
             }
         }
         self.drain(cx, &[]);
@@ -532,7 +532,7 @@ impl Node {
             again,
         });
         let source = source.map(PeerId);
-        if cx.plan.short_way
+        if cx.plan.shortcuts
             && let Some(taken) = self.core.take_held(port, len, source)
         {
             return self.on_held(cx, port, op, &taken);
@@ -560,7 +560,7 @@ impl Node {
             ignore: (op.0 & 1) << 40,
             source: source.map(PeerId),
         };
-        if cx.plan.short_way
+        if cx.plan.shortcuts
             && let Some((envelope, held)) = self.core.take_held_tagged(&selector, len)
         {
             return self.on_held_tagged(cx, op, envelope, held);
@@ -583,7 +583,7 @@ impl Node {
             return Some(what);
         }
         if self.next_request_ns() != u64::MAX {
-            return Some("requests for remote memory are not made yet".to_owned());
+            return Some("requests for remote memory have not been submitted".to_owned());
         }
         if self.has_one_shots_left() {
             return Some("one-shot operations are not submitted yet".to_owned());

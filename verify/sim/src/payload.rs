@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_byte_is_found_where_it_is() {
+    fn changed_byte_is_located() {
         for len in [0, 1, 7, 8, 9, 1000] {
             assert_eq!(first_difference(5, &make(5, len, false), false), None);
         }

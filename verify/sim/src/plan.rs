@@ -41,7 +41,7 @@ pub(crate) struct Flow {
     pub(crate) lane: LaneId,
     pub(crate) best_effort: bool,
     /// Share of short messages that are sent by rendezvous nevertheless, as a caller may choose.
-    pub(crate) ask_share: f64,
+    pub(crate) rendezvous_share: f64,
     pub(crate) count: u32,
     pub(crate) len_min: usize,
     pub(crate) len_max: usize,
@@ -71,7 +71,7 @@ impl Flow {
             port: port.port,
             lane: LaneId::Low,
             best_effort: false,
-            ask_share: 0.0,
+            rendezvous_share: 0.0,
             count: 0,
             len_min: 0,
             len_max,
@@ -146,7 +146,7 @@ pub struct Plan {
     /// Parameters of shared memory between processes of one host.
     pub(crate) shm: Option<LinkParams>,
     /// Set if small messages use the shortcuts past queues and events.
-    pub(crate) short_way: bool,
+    pub(crate) shortcuts: bool,
     pub(crate) udp: LinkParams,
     pub(crate) packet: Option<LinkParams>,
     /// Parameters of streams for long messages, if used.
@@ -167,7 +167,7 @@ pub struct Plan {
     pub(crate) faults: Vec<Fault>,
     /// Delay after which the launcher reports processes that ended; otherwise silence must be
     /// detected.
-    pub(crate) told_after_ns: Option<u64>,
+    pub(crate) reported_after_ns: Option<u64>,
     pub(crate) reconnect_ns: u64,
     /// Time after which the programs create no more work.
     pub(crate) traffic_ns: u64,
@@ -204,7 +204,7 @@ impl Plan {
         let mut plan = Plan {
             seed,
             nodes,
-            short_way: rng.random_bool(0.5),
+            shortcuts: rng.random_bool(0.5),
             shm: rng.random_bool(0.8).then(|| draw_shm(rng)),
             udp: draw_udp(rng, &net),
             packet: rng.random_bool(0.6).then(|| draw_packet(rng, &net)),
@@ -222,7 +222,7 @@ impl Plan {
             ports: Vec::new(),
             groups: Vec::new(),
             faults: Vec::new(),
-            told_after_ns: rng.random_bool(0.5).then(|| rng.random_range(1..300) * MS),
+            reported_after_ns: rng.random_bool(0.5).then(|| rng.random_range(1..300) * MS),
             reconnect_ns: rng.random_range(1..300) * MS,
             traffic_ns,
             header_corruption,
@@ -279,7 +279,7 @@ impl Plan {
             let number = port.port;
             let flows = self.flows.iter_mut();
             for flow in flows.filter(|flow| (flow.dst, flow.port) == (node, number)) {
-                flow.ask_share = *[0.1, 0.5, 0.9].choose(&mut rng).unwrap_or(&0.5);
+                flow.rendezvous_share = *[0.1, 0.5, 0.9].choose(&mut rng).unwrap_or(&0.5);
             }
         }
     }
@@ -501,7 +501,7 @@ impl Plan {
                 LaneId::Low
             },
             best_effort,
-            ask_share: if rng.random_bool(0.2) { 0.2 } else { 0.0 },
+            rendezvous_share: if rng.random_bool(0.2) { 0.2 } else { 0.0 },
             count,
             len_min: if best_effort {
                 len_min.max(crate::payload::NUMBER_LEN)

@@ -18,14 +18,14 @@ pub(crate) struct Outgoing {
     pub(crate) port: PortId,
     pub(crate) best_effort: bool,
     /// Set if it is sent by rendezvous although it is short.
-    pub(crate) ask: bool,
+    pub(crate) rendezvous: bool,
     pub(crate) len: usize,
     pub(crate) note: Note,
 }
 
 /// Buffer that is to be posted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestedBuffer {
     pub(crate) at_ns: u64,
     pub(crate) port: u16,
     pub(crate) len: usize,
@@ -70,17 +70,17 @@ pub(crate) struct Program {
     id: u32,
     rng: ChaCha8Rng,
     streams: Vec<Stream>,
-    wanted: Vec<Wanted>,
+    requested: Vec<RequestedBuffer>,
     /// Ports that are not open yet: time, port and mode.
     closed: Vec<(u64, PortId, PortMode)>,
     stage: Stage,
     /// Set if it creates one more turn's messages before it exits, like a program that sends and
     /// returns.
-    has_last_words: bool,
+    has_final_messages: bool,
     group_index: usize,
     group_round: u32,
     group_entered: bool,
-    heard: BTreeSet<(usize, u32, u32)>,
+    received: BTreeSet<(usize, u32, u32)>,
 }
 
 impl Program {
@@ -98,14 +98,14 @@ impl Program {
             id,
             rng,
             streams: streams.collect(),
-            wanted: Vec::new(),
+            requested: Vec::new(),
             closed: Vec::new(),
             stage: Stage::Working,
-            has_last_words: false,
+            has_final_messages: false,
             group_index: 0,
             group_round: 0,
             group_entered: false,
-            heard: BTreeSet::new(),
+            received: BTreeSet::new(),
         };
         program.begin_life(cx);
         program
@@ -114,14 +114,14 @@ impl Program {
     /// Starts or restarts the process: its ports must be opened and its buffers posted.
     pub(crate) fn begin_life(&mut self, cx: &Context) {
         self.stage = Stage::Working;
-        self.wanted.clear();
+        self.requested.clear();
         self.closed.clear();
         let id = self.id;
         for plan in cx.plan.ports.iter().filter(|plan| plan.node == id) {
             let port = PortId::user(plan.port);
             self.closed.push((plan.open_ns, port, plan.mode));
             if plan.mode == PortMode::Posted {
-                self.want_buffers(cx, plan);
+                self.request_buffers(cx, plan);
             }
         }
     }
@@ -129,14 +129,14 @@ impl Program {
     /// Ends the creation of work in this incarnation, except what each flow creates now.
     pub(crate) fn finish(&mut self) {
         self.stage = Stage::Finishing;
-        self.has_last_words = true;
+        self.has_final_messages = true;
         self.streams.iter_mut().for_each(|one| one.next_ns = 0);
     }
 
     /// Ends all requests of the program.
     pub(crate) fn close(&mut self) {
         self.stage = Stage::Closing;
-        self.wanted.clear();
+        self.requested.clear();
         self.closed.clear();
     }
 
@@ -160,7 +160,7 @@ impl Program {
         due.map(|(_, port, mode)| (port, mode)).collect()
     }
 
-    fn want_buffers(&mut self, cx: &Context, plan: &PortPlan) {
+    fn request_buffers(&mut self, cx: &Context, plan: &PortPlan) {
         let flows = cx.plan.flows.iter();
         let sources: BTreeSet<Option<u32>> = flows
             .filter(|flow| flow.dst == self.id && flow.port == plan.port)
@@ -168,7 +168,7 @@ impl Program {
             .collect();
         for source in sources {
             for _ in 0..plan.depth {
-                self.wanted.push(Wanted {
+                self.requested.push(RequestedBuffer {
                     at_ns: cx.now.max(plan.open_ns),
                     port: plan.port,
                     len: plan.buffer_len,
@@ -179,7 +179,7 @@ impl Program {
     }
 
     /// Requests another buffer, because a posted one was used.
-    pub(crate) fn want_again(
+    pub(crate) fn request_again(
         &mut self,
         cx: &Context,
         port: u16,
@@ -189,7 +189,7 @@ impl Program {
         if let Some(plan) = cx.plan.port(self.id, port)
             && !self.is_closing()
         {
-            self.wanted.push(Wanted {
+            self.requested.push(RequestedBuffer {
                 at_ns: cx.now + plan.again_ns + extra_ns,
                 port,
                 len: plan.buffer_len,
@@ -199,9 +199,9 @@ impl Program {
     }
 
     /// Returns the buffers that are to be posted now.
-    pub(crate) fn take_wanted(&mut self, now: u64) -> Vec<Wanted> {
-        self.wanted
-            .extract_if(.., |wanted| wanted.at_ns <= now)
+    pub(crate) fn take_requested(&mut self, now: u64) -> Vec<RequestedBuffer> {
+        self.requested
+            .extract_if(.., |requested| requested.at_ns <= now)
             .collect()
     }
 
@@ -213,7 +213,7 @@ impl Program {
         queued: impl Fn(u32, LaneId) -> usize,
     ) -> Vec<(u32, LaneId, Outgoing)> {
         let mut made = Vec::new();
-        if self.is_leaving() && !std::mem::take(&mut self.has_last_words) {
+        if self.is_leaving() && !std::mem::take(&mut self.has_final_messages) {
             return made;
         }
         for stream in &mut self.streams {
@@ -232,7 +232,8 @@ impl Program {
                 let out = Outgoing {
                     port: PortId::user(flow.port),
                     best_effort: flow.best_effort,
-                    ask: flow.ask_share > 0.0 && self.rng.random_bool(flow.ask_share),
+                    rendezvous: flow.rendezvous_share > 0.0
+                        && self.rng.random_bool(flow.rendezvous_share),
                     len: self.rng.random_range(flow.len_min..=flow.len_max),
                     note: Note::Nothing,
                 };
@@ -249,15 +250,15 @@ impl Program {
         let makes = |stream: &&Stream| stream.left > 0 && !self.is_leaving();
         let streams = self.streams.iter().filter(makes);
         let streams = streams.map(|stream| stream.next_ns).min();
-        let wanted = self.wanted.iter().map(|wanted| wanted.at_ns).min();
+        let requested = self.requested.iter().map(|requested| requested.at_ns).min();
         let opened = self.closed.iter().map(|(at_ns, ..)| *at_ns).min();
-        let all = [streams, wanted, opened];
+        let all = [streams, requested, opened];
         all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     /// Handles a message of a collective operation.
     pub(crate) fn on_group(&mut self, op: usize, round: u32, from: u32) {
-        self.heard.insert((op, round, from));
+        self.received.insert((op, round, from));
     }
 
     /// Advances the collective operations as far as the received messages allow.
@@ -302,7 +303,7 @@ impl Program {
         let size = cx.plan.nodes;
         let (_, from) = group::barrier_partners(self.id, size, self.group_round);
         if !self
-            .heard
+            .received
             .remove(&(self.group_index, self.group_round, from))
         {
             return false;
@@ -331,7 +332,7 @@ impl Program {
         out: &mut Vec<(u32, LaneId, Outgoing)>,
     ) -> bool {
         if let Some(parent) = group::broadcast_parent(self.id, root, cx.plan.nodes) {
-            if !self.heard.remove(&(self.group_index, 0, parent)) {
+            if !self.received.remove(&(self.group_index, 0, parent)) {
                 return false;
             }
             self.pass_on(cx, root, len, out);
@@ -357,7 +358,7 @@ impl Program {
         let out = Outgoing {
             port: GROUP_PORT,
             best_effort: false,
-            ask: false,
+            rendezvous: false,
             len,
             note: Note::Group { op, round },
         };
@@ -374,7 +375,7 @@ impl Program {
     pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
         let left: u32 = self.streams.iter().map(|stream| stream.left).sum();
         if left > 0 {
-            return Some(format!("{left} messages are not made yet"));
+            return Some(format!("{left} messages have not been created"));
         }
         (self.group_index < cx.plan.groups.len()).then(|| {
             format!(

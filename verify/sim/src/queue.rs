@@ -32,10 +32,10 @@ pub(crate) enum Happening {
     FaultBegins { index: usize },
     /// The fault with this index ends.
     FaultEnds { index: usize },
-    /// The system notifies `node` that the process `gone` (in its incarnation `life`) has exited.
-    Gone { node: u32, gone: u32, life: u32 },
+    /// The system notifies `node` that the process `exited` (in its incarnation `life`) has exited.
+    Exited { node: u32, exited: u32, life: u32 },
     /// Check whether everything has completed.
-    Look,
+    Check,
 }
 
 /// See the module documentation.

@@ -82,14 +82,14 @@ impl Search {
 
     /// Leaves out ranges of `count` equal parts, long ranges first.
     fn thin_out(&mut self, count: usize, cut: impl Fn(std::ops::RangeInclusive<usize>) -> Cut) {
-        let mut gone = vec![false; count];
+        let mut removed = vec![false; count];
         let mut step = count.next_power_of_two() / 2;
         while step > 0 {
             for first in (0..count).step_by(step) {
                 let last = (first + step).min(count) - 1;
-                let is_gone = gone[first..=last].iter().all(|gone| *gone);
-                if !is_gone && self.try_without(cut(first..=last)) {
-                    gone[first..=last].fill(true);
+                let is_removed = removed[first..=last].iter().all(|removed| *removed);
+                if !is_removed && self.try_without(cut(first..=last)) {
+                    removed[first..=last].fill(true);
                 }
             }
             step /= 2;
@@ -109,7 +109,7 @@ mod tests {
     use crate::Canary;
 
     #[test]
-    fn a_failure_is_kept_while_what_it_does_not_need_is_left_out() {
+    fn shrinking_preserves_the_failure() {
         let found = (0..100).find_map(|seed| {
             let options = Options {
                 seed,

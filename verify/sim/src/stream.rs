@@ -24,7 +24,7 @@ const TIMEOUT_NS: u64 = 200_000_000;
 const TIMEOUTS_MAX: u32 = 2;
 
 /// Time within which an end is detected, unless a send detects it earlier.
-const UNHEARD_NS: u64 = 300_000_000;
+const END_DETECTION_NS: u64 = 300_000_000;
 
 /// Event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub(crate) enum StreamEvent {
     /// The greeting has reached the accepting process.
     Greeting,
     /// The answer to the greeting has returned.
-    Answer { ok: bool },
+    Reply { ok: bool },
     /// The time limit for an answer has expired.
     Patience,
     /// A part has reached the system of this end.
@@ -51,7 +51,7 @@ pub(crate) enum StreamEvent {
 #[derive(Clone, Debug)]
 pub(crate) enum Payload {
     /// Bytes in the memory of this operation of the sender.
-    Lent { op: u64, off: usize },
+    InPlace { op: u64, off: usize },
     /// Copy of the bytes at the time of sending.
     Copied(Vec<u8>),
 }
@@ -71,7 +71,7 @@ pub(crate) struct Part {
 
 /// Parts from one end to the other, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct Direction {
     pub(crate) parts: VecDeque<Part>,
     /// Number of parts that have landed, and bytes of all parts.
     pub(crate) landed: usize,
@@ -102,7 +102,7 @@ pub(crate) struct Connection {
     pub(crate) is_used: [bool; 2],
     pub(crate) is_broken: bool,
     /// From the opener, and to it.
-    pub(crate) ways: [Way; 2],
+    pub(crate) directions: [Direction; 2],
 }
 
 impl Connection {
@@ -113,11 +113,11 @@ impl Connection {
 
     /// Returns true if no part is in transit in either direction, as far as this end can determine.
     pub(crate) fn is_between_parts(&self, end: usize, buffer_len: usize) -> bool {
-        let is_begun = self.ways[1 - end]
+        let is_begun = self.directions[1 - end]
             .parts
             .front()
             .is_some_and(|part| part.taken > 0);
-        !is_begun && self.ways[end].used_len <= buffer_len
+        !is_begun && self.directions[end].used_len <= buffer_len
     }
 }
 
@@ -175,10 +175,10 @@ impl Streams {
             is_open: [false; 2],
             is_used: [true; 2],
             is_broken: false,
-            ways: Default::default(),
+            directions: Default::default(),
         });
-        for way in &mut self.all[id].ways {
-            way.read_at = u64::MAX;
+        for direction in &mut self.all[id].directions {
+            direction.read_at = u64::MAX;
         }
         let plan = self.plan();
         // A packet filter drops or refuses connections it does not allow.
@@ -188,7 +188,7 @@ impl Streams {
         let to = now + plan.latency_ns;
         if !is_dropped && self.roll(plan.refused) {
             let back = to + plan.latency_ns;
-            push(queue, back, StreamEvent::Answer { ok: false });
+            push(queue, back, StreamEvent::Reply { ok: false });
         } else if !is_dropped {
             push(queue, to, StreamEvent::Greeting);
         }
@@ -218,11 +218,11 @@ impl Streams {
         if end == 0 {
             connection.is_opening = false;
         }
-        let way = &mut connection.ways[end];
-        way.parts.truncate(way.landed);
-        connection.ways[1 - end].parts.clear();
-        connection.ways[1 - end].landed = 0;
-        self.tell_end(queue, now, id, 1 - end);
+        let direction = &mut connection.directions[end];
+        direction.parts.truncate(direction.landed);
+        connection.directions[1 - end].parts.clear();
+        connection.directions[1 - end].landed = 0;
+        self.report_end(queue, now, id, 1 - end);
     }
 
     /// Closes an end whose process has exited. Its system sends the data it has taken before it
@@ -232,15 +232,15 @@ impl Streams {
         let connection = &mut self.all[id];
         connection.is_open[end] = false;
         connection.is_opening &= end != 0;
-        connection.ways[1 - end].parts.clear();
-        connection.ways[1 - end].landed = 0;
-        let at = connection.ways[end].free_ns.max(now) + latency_ns + 1;
+        connection.directions[1 - end].parts.clear();
+        connection.directions[1 - end].landed = 0;
+        let at = connection.directions[end].free_ns.max(now) + latency_ns + 1;
         let what = StreamEvent::Ended { end: 1 - end };
         queue.push(at, Happening::Stream { id, what });
     }
 
     /// Reports to an end that the other one has closed.
-    pub(crate) fn tell_end(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
+    pub(crate) fn report_end(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
         let plan = self.plan();
         let at = now + plan.latency_ns;
         let what = StreamEvent::Ended { end };
@@ -251,9 +251,9 @@ impl Streams {
     pub(crate) fn break_up(&mut self, queue: &mut Queue, now: u64, id: usize) {
         self.all[id].is_broken = true;
         for end in [0, 1] {
-            let way = &mut self.all[id].ways[end];
-            way.parts.truncate(way.landed);
-            let at = now + self.rng.random_range(0..UNHEARD_NS);
+            let direction = &mut self.all[id].directions[end];
+            direction.parts.truncate(direction.landed);
+            let at = now + self.rng.random_range(0..END_DETECTION_NS);
             let what = StreamEvent::Ended { end };
             queue.push(at, Happening::Stream { id, what });
         }
@@ -279,21 +279,21 @@ impl Streams {
         if is_found {
             return Sent::Ended;
         }
-        let (is_broken, way) = (connection.is_broken, &mut connection.ways[end]);
+        let (is_broken, direction) = (connection.is_broken, &mut connection.directions[end]);
         // The pipe and the socket together take one part more than fits the socket.
-        if way.used_len > plan.buffer_len {
-            way.is_starved = true;
+        if direction.used_len > plan.buffer_len {
+            direction.is_starved = true;
             return Sent::Full;
         }
         connection.is_used[end] = true;
         if is_broken || !connection.is_open[1 - end] && !connection.is_opening {
             return Sent::Taken;
         }
-        way.used_len += part.len;
+        direction.used_len += part.len;
         let wire_ns = part.len as u64 * 1_000_000_000 / plan.bandwidth;
-        way.free_ns = way.free_ns.max(now) + wire_ns + stall_ns;
-        way.parts.push_back(part);
-        let at = way.free_ns + plan.latency_ns;
+        direction.free_ns = direction.free_ns.max(now) + wire_ns + stall_ns;
+        direction.parts.push_back(part);
+        let at = direction.free_ns + plan.latency_ns;
         let what = StreamEvent::Landed { end: 1 - end };
         queue.push(at, Happening::Stream { id, what });
         Sent::Taken
@@ -308,29 +308,29 @@ impl Streams {
         (id, end): (usize, usize),
         cut: bool,
     ) -> bool {
-        let way = &mut self.all[id].ways[1 - end];
-        if way.landed == way.parts.len() {
+        let direction = &mut self.all[id].directions[1 - end];
+        if direction.landed == direction.parts.len() {
             return true;
         }
         if !cut {
-            way.timeouts = 0;
-            way.landed += 1;
+            direction.timeouts = 0;
+            direction.landed += 1;
             return true;
         }
-        if now >= way.timeout_ns {
-            way.timeout_ns = now + (TIMEOUT_NS << way.timeouts.min(6));
-            way.timeouts += 1;
+        if now >= direction.timeout_ns {
+            direction.timeout_ns = now + (TIMEOUT_NS << direction.timeouts.min(6));
+            direction.timeouts += 1;
         }
         let what = StreamEvent::Landed { end };
-        queue.push(way.timeout_ns, Happening::Stream { id, what });
-        way.timeouts <= TIMEOUTS_MAX
+        queue.push(direction.timeout_ns, Happening::Stream { id, what });
+        direction.timeouts <= TIMEOUTS_MAX
     }
 
     /// Schedules a read of this end at `at`.
     pub(crate) fn schedule_read(&mut self, queue: &mut Queue, at: u64, (id, end): (usize, usize)) {
-        let way = &mut self.all[id].ways[1 - end];
-        if at < way.read_at {
-            way.read_at = at;
+        let direction = &mut self.all[id].directions[1 - end];
+        if at < direction.read_at {
+            direction.read_at = at;
             let what = StreamEvent::Read { end };
             queue.push(at, Happening::Stream { id, what });
         }
@@ -338,10 +338,10 @@ impl Streams {
 
     /// Returns true if a `Read` now is the one that was scheduled last.
     pub(crate) fn takes_read(&mut self, now: u64, (id, end): (usize, usize)) -> bool {
-        let way = &mut self.all[id].ways[1 - end];
-        let is_due = now >= way.read_at;
+        let direction = &mut self.all[id].directions[1 - end];
+        let is_due = now >= direction.read_at;
         if is_due {
-            way.read_at = u64::MAX;
+            direction.read_at = u64::MAX;
         }
         is_due
     }
@@ -366,12 +366,12 @@ impl Streams {
 
     /// Frees `len` bytes that the receiver has taken. Returns true if the sender, which was
     /// refused, must retry.
-    pub(crate) fn make_room(&mut self, id: usize, end: usize, len: usize) -> bool {
+    pub(crate) fn free_space(&mut self, id: usize, end: usize, len: usize) -> bool {
         let buffer_len = self.plan().buffer_len;
-        let way = &mut self.all[id].ways[1 - end];
-        way.used_len -= len;
-        let has_room = way.is_starved && way.used_len <= buffer_len;
-        way.is_starved &= !has_room;
+        let direction = &mut self.all[id].directions[1 - end];
+        direction.used_len -= len;
+        let has_room = direction.is_starved && direction.used_len <= buffer_len;
+        direction.is_starved &= !has_room;
         has_room
     }
 }

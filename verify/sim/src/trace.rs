@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Number of events kept for the report of a violation.
-const KEPT_MAX: usize = 60;
+const TRACE_LEN: usize = 60;
 
 /// Traced event.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -65,7 +65,7 @@ pub(crate) enum Item {
         by_fault: bool,
     },
     /// A part was passed to a stream without a copy.
-    Lent {
+    InPlace {
         to: u32,
         op: u64,
         off: usize,
@@ -88,7 +88,7 @@ impl fmt::Display for Item {
         match *self {
             Item::Sent { to, link, len } => write!(f, "sends {len} bytes to {to} by {link}"),
             Item::Arrived { from, link, len } => {
-                write!(f, "is reached by {len} bytes from {from} by {link}")
+                write!(f, "receives {len} bytes from {from} on {link}")
             }
             Item::Lost { to, link, why } => write!(f, "loses a frame to {to} by {link}: {why}"),
             Item::Submitted {
@@ -112,11 +112,11 @@ impl fmt::Display for Item {
             } => {
                 write!(
                     f,
-                    "is given message {id} ({len} bytes) from {from} port {port} {lane:?}"
+                    "delivers message {id} ({len} bytes) from {from} port {port} {lane:?}"
                 )
             }
             Item::Up { peer, session } => write!(f, "has session {session} with {peer}"),
-            Item::Failed { peer, cause } => write!(f, "gives {peer} up: {cause}"),
+            Item::Failed { peer, cause } => write!(f, "declares {peer} failed: {cause}"),
             Item::Suspect { peer, link } => write!(f, "suspects {peer}, silent on {link}"),
             Item::Connect { peer } => write!(f, "connects to {peer}"),
             Item::StreamUp { peer } => write!(f, "has a stream with {peer}"),
@@ -124,10 +124,10 @@ impl fmt::Display for Item {
                 let how = if by_fault { "by a fault" } else { "unused" };
                 write!(f, "has no stream with {peer} any more, {how}")
             }
-            Item::Lent { to, op, off, len } => {
+            Item::InPlace { to, op, off, len } => {
                 write!(
                     f,
-                    "lends {len} bytes from {off} of {op} to a stream to {to}"
+                    "passes {len} bytes from {off} of {op} to a stream to {to}"
                 )
             }
             Item::Taken { from, off, len } => {
@@ -155,7 +155,7 @@ impl Trace {
         Trace {
             capture,
             hasher: DefaultHasher::new(),
-            last: VecDeque::with_capacity(KEPT_MAX),
+            last: VecDeque::with_capacity(TRACE_LEN),
             print,
         }
     }
@@ -183,7 +183,7 @@ impl Trace {
         if self.print {
             println!("{}", line(now, node, &item));
         }
-        if self.last.len() == KEPT_MAX {
+        if self.last.len() == TRACE_LEN {
             self.last.pop_front();
         }
         self.last.push_back((now, node, item));

@@ -28,7 +28,7 @@ const SETTLE_NS: u64 = 15_000_000_000;
 const STILL_MAX: u32 = 1_000_000;
 
 /// Interval of checks whether everything has completed.
-const LOOK_NS: u64 = 2_000_000;
+const CHECK_INTERVAL_NS: u64 = 2_000_000;
 
 /// Parameters of a run.
 #[derive(Clone, Debug, Default)]
@@ -228,7 +228,7 @@ impl World {
                 cx.queue.push(fault.end_ns, Happening::FaultEnds { index });
             }
         }
-        cx.queue.push(cx.quiet_ns, Happening::Look);
+        cx.queue.push(cx.quiet_ns, Happening::Check);
         World {
             cx,
             nodes,
@@ -285,14 +285,14 @@ impl World {
             }
             Happening::FaultBegins { index } => self.begin_fault(index),
             Happening::FaultEnds { index } => self.end_fault(index),
-            Happening::Gone { node, gone, life } => {
-                let is_gone =
-                    !self.cx.alive[gone as usize] && self.nodes[gone as usize].life == life;
-                if is_gone && self.cx.alive[node as usize] {
-                    self.nodes[node as usize].on_told_gone(&mut self.cx, gone);
+            Happening::Exited { node, exited, life } => {
+                let has_exited =
+                    !self.cx.alive[exited as usize] && self.nodes[exited as usize].life == life;
+                if has_exited && self.cx.alive[node as usize] {
+                    self.nodes[node as usize].on_exit_reported(&mut self.cx, exited);
                 }
             }
-            Happening::Look => self.look(),
+            Happening::Check => self.check_completion(),
         }
     }
 
@@ -421,7 +421,7 @@ impl World {
     }
 
     /// Checks whether everything has completed.
-    fn look(&mut self) {
+    fn check_completion(&mut self) {
         // Half of the settling time is for completion, half for failing what cannot complete.
         if !self.cx.ending && self.cx.now >= self.cx.quiet_ns + SETTLE_NS / 2 {
             self.cx.ending = true;
@@ -443,7 +443,9 @@ impl World {
             self.done = true;
             return;
         }
-        self.cx.queue.push(self.cx.now + LOOK_NS, Happening::Look);
+        self.cx
+            .queue
+            .push(self.cx.now + CHECK_INTERVAL_NS, Happening::Check);
     }
 
     /// Closes the sessions that are open at one end only, and informs every process that the end is

@@ -90,7 +90,7 @@ fn check_incast(senders: u32, schedule: Schedule) -> Vec<Arrival> {
 
 // P5.3
 #[test]
-fn many_senders_lose_nothing_and_end_shortest_first() {
+fn many_senders_lose_nothing_and_finish_shortest_first() {
     for senders in [8, 64] {
         let deliveries = check_incast(senders, Schedule::ShortestFirst);
         let lens: Vec<usize> = deliveries.iter().map(|arrival| arrival.len).collect();
@@ -108,7 +108,7 @@ fn many_senders_lose_nothing_and_end_shortest_first() {
 
 // P5.3
 #[test]
-fn many_senders_lose_nothing_and_have_their_share_if_fair() {
+fn many_senders_lose_nothing_and_share_fairly() {
     for senders in [8, 64] {
         let deliveries = check_incast(senders, Schedule::Fair);
         // With equal shares, each completion time follows from the lengths alone.
@@ -129,7 +129,7 @@ fn many_senders_lose_nothing_and_have_their_share_if_fair() {
 
 // P5.9
 #[test]
-fn a_huge_transfer_is_not_starved_by_small_ones() {
+fn huge_transfer_is_not_starved_by_small_ones() {
     // More small transfers than the wire carries, for longer than the huge one lasts.
     let huge = 8 * MB;
     let small = |from| Flow {
@@ -168,7 +168,7 @@ fn lossy_rate(loss: f64, socket_len: usize) -> f64 {
 
 // P3.13
 #[test]
-fn loss_by_chance_costs_little() {
+fn random_loss_costs_little() {
     // With the default buffer, little more can be granted than is in flight. So the wire falls idle
     // briefly when the end of the granted bytes is lost.
     let (default, enlarged) = (212_992 / 2, 1 << 20);

@@ -36,19 +36,19 @@ fn seeded(seed: u64) -> Options {
 }
 
 #[test]
-fn hundreds_of_seeds_break_no_promise() {
+fn hundreds_of_seeds_violate_nothing() {
     run_all(1..251, seeded);
 }
 
 /// One end gives up while a message is half received at the other, which has not detected that when
 /// the network heals.
 #[test]
-fn a_run_does_not_end_while_a_session_stands_at_one_end_only() {
+fn run_continues_while_a_session_is_half_closed() {
     run_all(13_988..13_989, seeded);
 }
 
 #[test]
-fn two_hundred_nodes_break_no_promise() {
+fn two_hundred_nodes_violate_nothing() {
     run_all(0..2, |seed| Options {
         nodes: Some(200),
         duration: Some(Duration::from_millis(30)),
@@ -57,7 +57,7 @@ fn two_hundred_nodes_break_no_promise() {
 }
 
 #[test]
-fn a_capture_has_every_frame_that_was_sent() {
+fn capture_contains_every_sent_frame() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.pcap");
     let options = Options {
@@ -77,7 +77,7 @@ fn a_capture_has_every_frame_that_was_sent() {
 }
 
 #[test]
-fn sixty_four_nodes_break_no_promise() {
+fn sixty_four_nodes_violate_nothing() {
     run_all(0..6, |seed| Options {
         nodes: Some(64),
         ..seeded(10_000 + seed)
@@ -94,7 +94,7 @@ fn flipped_header_bits_neither_panic_nor_grow_memory() {
 
 /// Unordered messages that a closed process receives, and one that outlives its sender.
 #[test]
-fn messages_without_order_are_told_apart_at_ends() {
+fn sessions_of_unordered_messages_are_distinguished() {
     for seed in [4937, 9781] {
         simulate(&seeded(seed)).expect("holds");
     }

@@ -101,7 +101,7 @@ impl Endpoint {
         if engine.submit_now(peer, &what, bytes) {
             return Ok(());
         }
-        if let PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) =
+        if let PeerStatus::Failed(cause @ (Cause::ProcessExited | Cause::Violation(_))) =
             engine.inner.core.peer_status(peer)
         {
             return Err(SubmitError::PeerGone(cause));

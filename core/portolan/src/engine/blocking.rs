@@ -42,13 +42,13 @@ impl Engine {
     #[inline]
     pub(crate) fn recv_at_once(
         &mut self,
-        wanted: Wanted,
+        wanted: RecvFilter,
         bytes: &mut [u8],
         stop: impl Fn() -> bool,
     ) -> Option<Taken> {
         let mut inbox = Inbox {
-            want: Want {
-                what: wanted,
+            want: WaitingRecv {
+                filter: wanted,
                 len: bytes.len(),
             },
             bytes,

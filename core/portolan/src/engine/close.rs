@@ -82,7 +82,7 @@ impl Engine {
         }
         for peer in self.inner.undelivered_peers(begin) {
             let seen = self.liveness.as_ref().map(|liveness| liveness.seen(peer));
-            let heard = seen.max(self.inner.core.last_heard(peer));
+            let heard = seen.max(self.inner.core.last_seen(peer));
             let is_up = self.inner.core.peer_status(peer) == PeerStatus::Up;
             if !is_up && seen.is_some() && heard < Some(begin) {
                 self.give_up(peer, Cause::NoPath);
@@ -146,7 +146,7 @@ impl Inner {
     pub(crate) fn note_undelivered(&mut self, peer: PeerId, cause: Cause) {
         let is_known = self.undelivered.iter().any(|known| known.peer == peer);
         // No process is left there to receive them.
-        let is_over = matches!(cause, Cause::ProcessGone | Cause::Closed);
+        let is_over = matches!(cause, Cause::ProcessExited | Cause::Closed);
         if !is_known && !is_over {
             self.undelivered.push(Undelivered { peer, cause });
         }

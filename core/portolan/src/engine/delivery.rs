@@ -8,7 +8,7 @@ use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
 use crate::port::Message;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    Data, MatchBits, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest, copy,
+    CompleteMessage, Data, MatchBits, MessageDest, OpError, OpId, PeerId, PortId, WaitingRecv, copy,
 };
 use portolan_sys::memory::append;
 use portolan_sys::usage;
@@ -20,7 +20,7 @@ const BUFFER_LEN_MAX: u64 = 1 << 30;
 /// Blocking receive in its first turns. It takes its message directly from a frame, and is posted
 /// only if none arrives soon.
 pub(crate) struct Inbox<'a> {
-    pub(super) want: Want,
+    pub(super) want: WaitingRecv,
     pub(super) bytes: &'a mut [u8],
     pub(super) got: Option<Taken>,
 }
@@ -113,10 +113,10 @@ impl Inner {
         &mut self,
         handlers: &mut Handlers,
         peer: PeerId,
-        whole: &Whole,
+        whole: &CompleteMessage,
         bytes: &[u8],
     ) {
-        let WholeDest::Posted(op) = whole.dest else {
+        let MessageDest::Posted(op) = whole.dest else {
             self.handle(handlers, peer, whole.port, whole.len as u64, bytes, None);
             // The handler may have posted a buffer, or opened a port, for a waiting message.
             self.drain(handlers, None);

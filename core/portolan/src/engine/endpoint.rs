@@ -108,7 +108,7 @@ impl Engine {
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.drain();
-        if self.inner.flush_wanted || self.inner.core.wants_transmit() {
+        if self.inner.flush_wanted || self.inner.core.needs_transmit() {
             self.flush();
         }
     }
@@ -271,13 +271,13 @@ impl Inner {
         );
         if !has_session {
             let connected = match self.core.peer_status(peer) {
-                PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
+                PeerStatus::Failed(cause @ (Cause::ProcessExited | Cause::Violation(_))) => {
                     Err(cause)
                 }
                 _ => self.connect(peer).map_err(|_: Error| Cause::NoPath),
             };
             if let Err(cause) = connected {
-                self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+                self.complete_send(op, peer, Err(OpError::PeerFailed(peer, cause)));
                 return;
             }
         }

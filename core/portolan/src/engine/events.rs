@@ -46,7 +46,7 @@ impl Inner {
             loop {
                 let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let want = open.as_ref().map(|inbox| &inbox.want);
-                let Some(whole) = self.core.take_whole(&mut admitted, frame.head, want) else {
+                let Some(whole) = self.core.take_message(&mut admitted, frame.head, want) else {
                     if !self.take_tagged(&mut admitted, frame.head, open) {
                         break;
                     }
@@ -248,7 +248,7 @@ impl Inner {
     fn on_peer_event(&mut self, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::Writable(peer) => self.pending.wake(peer),
-            Event::StreamWanted(peer) => self.call_streams(StreamCall::Open(peer)),
+            Event::StreamNeeded(peer) => self.call_streams(StreamCall::Open(peer)),
             Event::PeerUp(peer) => {
                 self.pending.wake(peer);
                 // The peer may have been given up since this event was queued.
@@ -262,16 +262,16 @@ impl Inner {
                 }
             }
             Event::Suspect { peer, .. } => {
-                let since = self.core.last_heard(peer).unwrap_or(self.now);
+                let since = self.core.last_seen(peer).unwrap_or(self.now);
                 self.watch_since(peer, since);
             }
             Event::PeerFailed {
                 peer,
                 cause,
-                unheard,
+                has_unacked,
             } => {
                 self.call_streams(StreamCall::Close(peer));
-                if unheard {
+                if has_unacked {
                     self.note_undelivered(peer, cause);
                 }
                 self.fail_operations_of(peer);

@@ -45,7 +45,7 @@ impl Links {
         ops: &Ops,
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
-        let (peer, link) = transmit.way();
+        let (peer, link) = transmit.destination();
         let Transmit::Bulk {
             headers,
             header_len,

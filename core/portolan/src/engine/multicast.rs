@@ -126,7 +126,7 @@ impl Inner {
         };
         let cause = match self.core.peer_status(PeerId(rank)) {
             PeerStatus::Failed(cause) => cause,
-            _ => Cause::ProcessGone,
+            _ => Cause::ProcessExited,
         };
         Err(self.peer_error(PeerId(rank), cause))
     }

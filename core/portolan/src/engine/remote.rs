@@ -9,8 +9,8 @@ use crate::atomic::{self, AtomicOp, Datatype};
 use crate::error::Error;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    ATOMIC_LEN_MAX, Answer, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId,
-    PutNotice, Refused, RemoteSpec, SendSpec, copy,
+    ATOMIC_LEN_MAX, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PutNotice,
+    Refused, RemoteSpec, Reply, SendSpec, copy,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -117,8 +117,8 @@ impl Inner {
         };
         match self.try_remote(peer, op, &spec, &call) {
             Ok(()) => self.flush_wanted = true,
-            Err(Refused::Gone(cause)) => {
-                self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+            Err(Refused::PeerFailed(cause)) => {
+                self.complete_send(op, peer, Err(OpError::PeerFailed(peer, cause)));
             }
             Err(_) => {
                 self.remote.queued.insert(op, (spec, call));
@@ -172,12 +172,12 @@ impl Inner {
             }
             Event::RemoteWrite { region, off, held } => self.write_held(region, off, held),
             Event::Discard { held } => self.core.release(held),
-            Event::RemoteRead { answer, len } => self.answer_read(&answer, len),
+            Event::RemoteRead { reply, len } => self.reply_read(&reply, len),
             Event::RemoteAtomic {
-                answer,
+                reply,
                 atomic,
                 data,
-            } => self.apply_atomic(frame, &answer, &atomic, data),
+            } => self.apply_atomic(frame, &reply, &atomic, data),
             Event::PutNotice(notice) => self.remote.notices.push_back(notice),
             _ => {}
         }
@@ -192,12 +192,12 @@ impl Inner {
         core.release(held);
     }
 
-    fn answer_read(&mut self, answer: &Answer, len: u64) {
-        let off = usize::try_from(answer.off).unwrap_or(usize::MAX);
-        let addr = self.pull_addr(answer.peer, answer.region, off);
+    fn reply_read(&mut self, reply: &Reply, len: u64) {
+        let off = usize::try_from(reply.off).unwrap_or(usize::MAX);
+        let addr = self.pull_addr(reply.peer, reply.region, off);
         let Inner { core, ops, .. } = self;
-        if let Some(mut staging) = core.answer_read(answer, len, addr) {
-            let bytes = ops.bytes(answer.region);
+        if let Some(mut staging) = core.reply_read(reply, len, addr) {
+            let bytes = ops.bytes(reply.region);
             let end = off.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
             staging.push(bytes.get(off..end).unwrap_or(&[]));
         }
@@ -206,7 +206,7 @@ impl Inner {
     fn apply_atomic(
         &mut self,
         frame: Option<&RxFrame<'_>>,
-        answer: &Answer,
+        reply: &Reply,
         atomic: &AtomicSpec,
         data: Data,
     ) {
@@ -223,23 +223,23 @@ impl Inner {
             }
             Data::Placed => {}
         }
-        self.change(answer, atomic, &operands);
+        self.change(reply, atomic, &operands);
         self.scratch = operands;
     }
 
-    fn change(&mut self, answer: &Answer, atomic: &AtomicSpec, operands: &[u8]) {
+    fn change(&mut self, reply: &Reply, atomic: &AtomicSpec, operands: &[u8]) {
         let span = atomic.span as usize;
         let checked = atomic::check(atomic.code, atomic.datatype, span, operands.len());
         let Inner { core, ops, .. } = self;
         let checked = match checked {
             Ok(checked) => checked,
-            Err(fault) => return core.refuse(answer, fault),
+            Err(fault) => return core.refuse(reply, fault),
         };
-        let Some(place) = part_mut(ops.bytes_mut(answer.region), answer.off, span) else {
+        let Some(place) = part_mut(ops.bytes_mut(reply.region), reply.off, span) else {
             return;
         };
         let back: &[u8] = if atomic.fetch { place } else { &[] };
-        if let Some(mut staging) = core.answer(answer, back.len()) {
+        if let Some(mut staging) = core.reply(reply, back.len()) {
             staging.push(back);
         }
         checked.apply(place, operands);

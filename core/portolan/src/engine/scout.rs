@@ -110,7 +110,7 @@ impl Engine {
             return false;
         };
         let path = self.inner.core.path_status(peer, LinkId::UDP);
-        if path.is_some_and(|path| path.up && path.answered) {
+        if path.is_some_and(|path| path.up && path.validated) {
             liveness.prove(peer, scout.at);
             return false;
         }

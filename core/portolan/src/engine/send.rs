@@ -113,7 +113,7 @@ impl Inner {
             Refused::Gone(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
                 Err(self.peer_error(peer, cause))
             }
-            Refused::Unknown | Refused::Gone(_) => {
+            Refused::Unknown | Refused::PeerFailed(_) => {
                 self.connect(peer)?;
                 Ok(Submitted::Wait)
             }
@@ -219,8 +219,8 @@ impl Inner {
                 return true;
             }
             Err(Refused::TooLong) => {}
-            Err(Refused::Gone(cause)) => {
-                let gone = Err(OpError::PeerGone(peer, cause));
+            Err(Refused::PeerFailed(cause)) => {
+                let gone = Err(OpError::PeerFailed(peer, cause));
                 self.complete_send(op, peer, gone);
                 return true;
             }
@@ -233,8 +233,8 @@ impl Inner {
                 self.note_exposed(peer, op, (remote_addr, len));
                 true
             }
-            Err(Refused::Gone(cause)) => {
-                self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+            Err(Refused::PeerFailed(cause)) => {
+                self.complete_send(op, peer, Err(OpError::PeerFailed(peer, cause)));
                 true
             }
             Err(_) => false,

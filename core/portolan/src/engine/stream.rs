@@ -13,7 +13,9 @@ use crate::links::Links;
 use crate::ops::Ops;
 use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{Notice, TxError, TxFrame};
-use portolan_proto::{DropReason, LinkId, PART_LEN_HURRIED, PartPlace, PeerId, Transmit};
+use portolan_proto::{
+    DropReason, LinkId, PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace, PeerId, Transmit,
+};
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
 use std::io::IoSlice;
 
@@ -162,7 +164,7 @@ impl Links {
         ops: &Ops,
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
-        let (peer, link) = transmit.way();
+        let (peer, link) = transmit.destination();
         let Transmit::Bulk { headers, .. } = *transmit else {
             return (peer, link, Ok(()));
         };
@@ -287,7 +289,7 @@ impl PartReceiver for PartIntake<'_> {
                 _ => return false,
             },
         }
-        let is_wanted = (self.inner.core).wants_part(PeerId(part.from), &chunk);
+        let is_wanted = (self.inner.core).needs_part(PeerId(part.from), &chunk);
         if part.landed + len < part.len || !is_wanted {
             part.hash = Some(hash);
             return true;

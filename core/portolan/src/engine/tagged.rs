@@ -23,8 +23,8 @@ impl Inner {
         let bytes = &head[taken.off..taken.off + taken.len];
         let (match_bits, len) = (taken.match_bits, taken.len as u64);
         let op = match (taken.dest, inbox) {
-            (WholeDest::Posted(op), _) => op,
-            (WholeDest::Wanted, Some(inbox)) => {
+            (MessageDest::Posted(op), _) => op,
+            (MessageDest::Waiting, Some(inbox)) => {
                 inbox.fill(frame.from, bytes, Some(match_bits));
                 return true;
             }

@@ -40,7 +40,7 @@ impl Engine {
             return false;
         }
         let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
-            return self.send_lone(peer, spec, bytes);
+            return self.send_single(peer, spec, bytes);
         };
         let payload = [IoSlice::new(bytes)];
         let frame = TxFrame {
@@ -56,7 +56,7 @@ impl Engine {
             self.inner.core.direct_refused(peer, spec, bytes.len());
             return false;
         }
-        if self.inner.core.wants_transmit() {
+        if self.inner.core.needs_transmit() {
             self.flush();
         }
         true
@@ -64,8 +64,8 @@ impl Engine {
 
     /// Sends a message over a network in a frame of its own, if nothing is queued before it.
     #[inline]
-    fn send_lone(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        let Some(lone) = self.inner.core.lone(peer, spec, bytes) else {
+    fn send_single(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        let Some(single) = self.inner.core.single(peer, spec, bytes) else {
             return false;
         };
         if self.inner.owner.is_another() {
@@ -80,7 +80,7 @@ impl Engine {
             turn,
             ..
         } = &mut self.inner;
-        let Some(transmit) = core.send_lone(now, &lone) else {
+        let Some(transmit) = core.send_single(now, &single) else {
             return false;
         };
         let is_short = matches!(transmit, Transmit::Frame { .. });
@@ -93,7 +93,7 @@ impl Engine {
         if is_short {
             self.inner.note_short();
         }
-        if self.inner.core.wants_transmit() || self.full_mask != 0 {
+        if self.inner.core.needs_transmit() || self.full_mask != 0 {
             self.flush();
         }
         true
@@ -231,7 +231,7 @@ impl Engine {
             // come on a connection of its own that is newer than the last poll. `P8.11`
             self.receive_all();
             self.await_report(peer);
-            self.inner.core.fail_peer(peer, Cause::ProcessGone);
+            self.inner.core.fail_peer(peer, Cause::ProcessExited);
         }
     }
 }
@@ -272,7 +272,7 @@ impl Links {
             return self.hand_over_parts(turn, ops, seals, transmit);
         }
         match seals {
-            None if transmit.way().1 == LinkId::STREAM => self.transmit_part(ops, transmit),
+            None if transmit.destination().1 == LinkId::STREAM => self.transmit_part(ops, transmit),
             None => self.transmit(turn, ops, transmit),
             Some(seals) => self.transmit_sealed(turn, ops, seals, transmit),
         }
@@ -288,7 +288,7 @@ impl Links {
         mut seals: Option<&mut Seals>,
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
-        let (peer, link) = transmit.way();
+        let (peer, link) = transmit.destination();
         for part in transmit.each_payload() {
             let (.., result) = self.hand_over(turn, ops, seals.as_deref_mut(), &part);
             if result.is_err() {
@@ -306,7 +306,7 @@ impl Links {
         seals: &mut Seals,
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
-        let (peer, link) = transmit.way();
+        let (peer, link) = transmit.destination();
         if link == LinkId::SHM {
             return self.transmit(turn, ops, transmit);
         }

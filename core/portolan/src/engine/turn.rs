@@ -93,7 +93,7 @@ impl Engine {
     /// Runs the second half of a turn: sends what is ready.
     #[inline]
     pub(crate) fn leave(&mut self) -> usize {
-        if self.inner.core.wants_transmit() || self.full_mask != 0 {
+        if self.inner.core.needs_transmit() || self.full_mask != 0 {
             return self.flush();
         }
         0
@@ -104,7 +104,7 @@ impl Engine {
     /// acknowledgement piggybacked on the answer saves a system call at both ends.
     #[inline]
     pub(crate) fn leave_to_caller(&mut self) {
-        if self.inner.core.wants_transmit() && self.inner.core.has_urgent_tx() {
+        if self.inner.core.needs_transmit() && self.inner.core.has_urgent_tx() {
             self.flush();
         }
     }

@@ -138,7 +138,7 @@ impl Engine {
             self.inner.peers[peer.0 as usize]
                 .report
                 .get_or_insert_with(|| report.into());
-            self.give_up(peer, Cause::ProcessGone);
+            self.give_up(peer, Cause::ProcessExited);
             return false;
         }
         let info = &mut self.inner.peers[peer.0 as usize];
@@ -211,7 +211,7 @@ impl Engine {
             liveness.probe(peer);
             // Also send a request of the protocol: a peer that has given up this session answers
             // so.
-            self.inner.core.ask(peer);
+            self.inner.core.probe_peer(peer);
         }
         if let Some(launch) = &mut self.launch
             && step.inquire
@@ -289,7 +289,7 @@ impl Inner {
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {
             self.forget_queued_remote(op);
-            self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+            self.complete_send(op, peer, Err(OpError::PeerFailed(peer, cause)));
         }
     }
 
@@ -328,7 +328,7 @@ impl Inner {
     fn rhythm(&self, is_other_probed: bool) -> Rhythm {
         let sleep = self.calm_sleep();
         // Less than a sleep, after which the answer to the previous probe is that old.
-        let ask_after = sleep * 3 / 4;
+        let query_after = sleep * 3 / 4;
         Rhythm {
             // Longer than the longest sleep of a wait.
             step: sleep * 5 / 4,

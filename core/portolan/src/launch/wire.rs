@@ -131,7 +131,7 @@ pub enum ProcessState {
     Stopped,
 }
 
-impl From<ProcessState> for portolan_proto::liveness::Word {
+impl From<ProcessState> for portolan_proto::liveness::AgentReport {
     fn from(state: ProcessState) -> Self {
         match state {
             ProcessState::Starting => Self::Starting,

@@ -136,8 +136,8 @@ fn choices_reach_the_core() {
         (9000, 3000)
     );
     assert_eq!(choice.eager_len_max_lossless, usize::MAX);
-    assert_eq!(choice.lone[0].call_len, 8000);
-    assert_eq!(choice.lone[1], LoneStep::default());
+    assert_eq!(choice.single[0].call_len, 8000);
+    assert_eq!(choice.single[1], SingleStep::default());
     assert_eq!(Choices::default().to_core(), Choice::default());
 }
 

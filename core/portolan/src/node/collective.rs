@@ -14,7 +14,7 @@ use crate::engine::{Awaited, Submitted, system_spec};
 use crate::error::Error;
 use crate::multicast::Announcement;
 use crate::ops::{Completion, OpKind, Request};
-use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, Wanted};
+use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, RecvFilter};
 use std::time::Duration;
 
 /// Time after which a member notifies the member that it waits for. Longer than members of a
@@ -334,7 +334,7 @@ impl Node {
     ) -> Result<usize, Error> {
         let (port, source) = (task.port(), Some(peer));
         let mut engine = self.engine.enter();
-        let wanted = Wanted::Port(port, source);
+        let wanted = RecvFilter::Port(port, source);
         if engine.inner.core.is_quiet(&wanted)
             && let Some(taken) = engine.recv_at_once(wanted, place, || false)
         {

@@ -11,7 +11,9 @@ use crate::engine::{Context, Engine, Inner, Taken};
 use crate::error::Error;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
-use portolan_proto::{ClaimId, Core, MatchBits, OpId, PeerId, Selector, SendSpec, Space, Wanted};
+use portolan_proto::{
+    ClaimId, Core, MatchBits, OpId, PeerId, RecvFilter, Selector, SendSpec, Space,
+};
 
 /// Destination, tag and service of a tagged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -225,7 +227,7 @@ impl Node {
         let engine = &mut *self.engine.enter();
         engine.inner.check_owner()?;
         let selector = engine.inner.selector(which)?;
-        let wanted = Wanted::MatchBits(selector);
+        let wanted = RecvFilter::MatchBits(selector);
         if bytes.len() <= INBOX_LEN_MAX
             && engine.inner.core.is_quiet(&wanted)
             && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)

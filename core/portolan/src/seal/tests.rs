@@ -129,7 +129,7 @@ fn pair() -> [End; 2] {
             }
             let mut sent = Vec::new();
             while let Some(transmit) = from.core.poll_transmit(now) {
-                let (_, link) = transmit.way();
+                let (_, link) = transmit.destination();
                 let bytes = datagrams(&mut from.seals, &transmit, &[]);
                 sent.extend(bytes.into_iter().map(|bytes| (link, bytes)));
             }

@@ -119,7 +119,7 @@ fn only_killed_peers_are_reported(way: &str) {
                 ended.push(done)
             });
     }
-    let gone = RawError::PeerGone(Cause::ProcessGone);
+    let gone = RawError::PeerGone(Cause::ProcessExited);
     assert_eq!(ended.len(), 1, "{ended:?}");
     let died = ended[0].peer.unwrap();
     assert_eq!(
@@ -172,7 +172,7 @@ fn stopped_peers_are_awaited(way: &str) {
     drop(child.stdin.take());
     for context in [2, 3] {
         let ended = pump(&mut [&mut side], |sides| sides[0].take(context));
-        let gone = RawError::PeerGone(Cause::ProcessGone);
+        let gone = RawError::PeerGone(Cause::ProcessExited);
         let left = RawError::PeerGone(Cause::Closed);
         assert!([Some(gone), Some(left)].contains(&ended.error), "{ended:?}");
     }

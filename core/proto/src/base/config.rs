@@ -197,8 +197,8 @@ impl Default for Limits {
     }
 }
 
-/// Steps of [`Choice::lone`]; the table in the papers had six.
-pub const LONE_STEPS: usize = 6;
+/// Steps of [`Choice::single`]; the table in the papers had six.
+pub const SINGLE_STEPS: usize = 6;
 
 /// Decisions of a measured path model. They concern only the sender; two processes may choose
 /// differently. [`Choice::default`] applies without a measurement.
@@ -214,14 +214,14 @@ pub struct Choice {
     pub small_run_len_max: usize,
     /// Piece lengths for a message with nothing queued behind it, by ascending message length.
     /// `P4.11`
-    pub lone: [LoneStep; LONE_STEPS],
+    pub single: [SingleStep; SINGLE_STEPS],
 }
 
 /// Step of the piece table. It applies to messages longer than the previous step's maximum and up
 /// to `message_len_max` bytes. They leave in calls of `call_len` bytes when nothing is queued
 /// behind them, so that sender and receiver work at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoneStep {
+pub struct SingleStep {
     /// Maximum message length of the step in bytes; 0 ends the table.
     pub message_len_max: u64,
     /// Bytes per call; 0 for no limit.
@@ -234,7 +234,7 @@ impl Default for Choice {
             eager_len_max: usize::MAX,
             eager_len_max_lossless: usize::MAX,
             small_run_len_max: 0,
-            lone: [LoneStep::default(); LONE_STEPS],
+            single: [SingleStep::default(); SINGLE_STEPS],
         }
     }
 }
@@ -242,8 +242,8 @@ impl Default for Choice {
 impl Choice {
     /// Returns the maximum bytes per call for a message of `len` bytes with nothing queued behind
     /// it.
-    pub(crate) fn lone_batch_len(&self, len: u64) -> usize {
-        let step = self.lone.iter().find(|step| len <= step.message_len_max);
+    pub(crate) fn single_batch_len(&self, len: u64) -> usize {
+        let step = self.single.iter().find(|step| len <= step.message_len_max);
         match step {
             Some(step) if step.call_len > 0 => step.call_len.min(BATCH_LEN_MAX),
             _ => BATCH_LEN_MAX,

@@ -26,7 +26,7 @@ pub(crate) struct Context {
     eager_bounds: [usize; 2],
     poll_gap: PollGap,
     /// Set while short messages pass, which wait for each part that leaves by a stream.
-    hurried: bool,
+    latency_sensitive: bool,
     /// Set when the program accepts no more messages.
     closing: bool,
     /// Set when requests for remote memory are no longer served.
@@ -45,7 +45,7 @@ impl Context {
             preferred: None,
             choice: Choice::default(),
             poll_gap: PollGap::default(),
-            hurried: false,
+            latency_sensitive: false,
             closing: false,
             leaving: false,
             config,
@@ -128,9 +128,10 @@ impl Context {
         self.events.pop_front()
     }
 
-    /// Removes the queued events that are not `wanted`, because their subject no longer exists.
-    pub(crate) fn retain_events(&mut self, wanted: impl Fn(&Event) -> bool) {
-        self.events.retain(wanted);
+    /// Removes the queued events that are not `is_selected`, because their subject no longer
+    /// exists.
+    pub(crate) fn retain_events(&mut self, is_selected: impl Fn(&Event) -> bool) {
+        self.events.retain(is_selected);
     }
 
     #[inline]
@@ -229,14 +230,14 @@ impl Context {
     }
 
     #[inline]
-    pub(crate) fn set_hurried(&mut self, is_hurried: bool) {
-        self.hurried = is_hurried;
+    pub(crate) fn set_latency_sensitive(&mut self, is_latency_sensitive: bool) {
+        self.latency_sensitive = is_latency_sensitive;
     }
 
     /// Returns true while short messages pass; parts of transfers must then be short too. `P15.4`
     #[inline]
-    pub(crate) fn is_hurried(&self) -> bool {
-        self.hurried
+    pub(crate) fn is_latency_sensitive(&self) -> bool {
+        self.latency_sensitive
     }
 
     /// Begins a poll gap: frames handled from now on may have waited for this process.

@@ -88,8 +88,8 @@ mod tests {
                 assert_eq!(coverage.insert(start as u64, end as u64), fresh as u64);
                 let beyond = table.iter().rposition(|byte| *byte).map_or(0, |at| at + 1);
                 assert_eq!(coverage.end(), beyond as u64);
-                let whole = table.iter().all(|byte| *byte);
-                assert_eq!(coverage.reaches(500), whole);
+                let complete = table.iter().all(|byte| *byte);
+                assert_eq!(coverage.reaches(500), complete);
             }
             assert!(coverage.ranges.is_empty());
         }
@@ -97,7 +97,7 @@ mod tests {
 
     // P1.8
     #[test]
-    fn gaps_without_end_take_bounded_memory_and_can_still_be_filled() {
+    fn many_gaps_take_bounded_memory_and_can_be_filled() {
         let mut coverage = Coverage::default();
         for at in 1..=RANGES_MAX as u64 {
             assert_eq!(coverage.insert(at * 2, at * 2 + 1), 1);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_order_allocates_nothing() {
+    fn in_order_bytes_allocate_nothing() {
         let mut coverage = Coverage::default();
         assert!(coverage.is_empty());
         for at in 0..100 {

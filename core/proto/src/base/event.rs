@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events from the core to the engine, and the identifiers that both use.
 
-use crate::{Answer, AtomicSpec, LinkId, PutNotice, RemoteFault};
+use crate::{AtomicSpec, LinkId, PutNotice, RemoteFault, Reply};
 use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
@@ -165,7 +165,7 @@ pub enum Dest {
 #[non_exhaustive]
 pub enum Cause {
     /// Its process has exited, according to the operating system or the launcher.
-    ProcessGone,
+    ProcessExited,
     /// No frame arrived from it on this path for too long.
     Silent(LinkId),
     /// It has restarted; operations on its earlier incarnation are lost.
@@ -179,7 +179,7 @@ pub enum Cause {
     /// It has run out of this resource, which the connection needed, and has reported that.
     Starved(&'static str),
     /// This process has run out of this resource, which the connection needed.
-    Lacking(&'static str),
+    OutOfResource(&'static str),
     /// Another process has reported it as lost.
     Reported,
 }
@@ -187,15 +187,17 @@ pub enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::ProcessGone => f.write_str("its process has ended"),
-            Cause::Silent(link) => write!(f, "it no longer answers on path {link}"),
-            Cause::Restarted => f.write_str("it was started again"),
-            Cause::Violation(what) => write!(f, "it broke the protocol: {what}"),
+            Cause::ProcessExited => f.write_str("its process has ended"),
+            Cause::Silent(link) => write!(f, "it no longer responds on path {link}"),
+            Cause::Restarted => f.write_str("it has restarted"),
+            Cause::Violation(what) => write!(f, "it violated the protocol: {what}"),
             Cause::NoPath => f.write_str("no path to it works"),
-            Cause::Closed => f.write_str("it has closed, or has given this process up"),
+            Cause::Closed => {
+                f.write_str("it has closed the session, or has declared this process failed")
+            }
             Cause::Starved(what) => write!(f, "it has run out of {what}"),
-            Cause::Reported => f.write_str("another process says that it is lost"),
-            Cause::Lacking(what) => write!(f, "this process has run out of {what}"),
+            Cause::Reported => f.write_str("another process has reported it as lost"),
+            Cause::OutOfResource(what) => write!(f, "this process has run out of {what}"),
         }
     }
 }
@@ -205,7 +207,7 @@ impl fmt::Display for Cause {
 #[non_exhaustive]
 pub enum OpError {
     /// The peer has failed.
-    PeerGone(PeerId, Cause),
+    PeerFailed(PeerId, Cause),
     /// The message was longer than the buffer, which contains its first bytes.
     Truncated {
         /// Length of the message in bytes.
@@ -342,18 +344,18 @@ pub enum Event {
         /// Held memory.
         held: HeldId,
     },
-    /// Request to answer with bytes of a region: [`crate::Core::answer_read`].
+    /// Request to answer with bytes of a region: [`crate::Core::reply_read`].
     RemoteRead {
         /// Requester, and source of the bytes.
-        answer: Answer,
+        reply: Reply,
         /// Length in bytes.
         len: u64,
     },
-    /// Request to modify numbers in a region, then call [`crate::Core::answer`] or
+    /// Request to modify numbers in a region, then call [`crate::Core::reply`] or
     /// [`crate::Core::refuse`].
     RemoteAtomic {
         /// Requester, and location of the numbers.
-        answer: Answer,
+        reply: Reply,
         /// Atomic operation.
         atomic: AtomicSpec,
         /// Operands.
@@ -371,7 +373,7 @@ pub enum Event {
     },
     /// A message that needs a posted buffer has arrived at a port that delivers in place. If a
     /// buffer that is long enough is posted for its sender, it is reserved for this message.
-    BufferWanted {
+    BufferNeeded {
         /// Port.
         port: PortId,
         /// Sender.
@@ -395,7 +397,7 @@ pub enum Event {
     },
     /// A transfer to the peer would use a stream if one were open. The engine opens one, then calls
     /// [`crate::Core::stream_opened`] or [`crate::Core::stream_closed`].
-    StreamWanted(PeerId),
+    StreamNeeded(PeerId),
     /// The peer accepts messages.
     PeerUp(PeerId),
     /// The peer accepts messages again after a refusal.
@@ -415,6 +417,6 @@ pub enum Event {
         cause: Cause,
         /// Set if messages whose sends had completed were not acknowledged. They may not have
         /// arrived.
-        unheard: bool,
+        has_unacked: bool,
     },
 }

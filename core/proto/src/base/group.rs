@@ -73,26 +73,26 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn after_all_rounds_everybody_has_heard_of_everybody() {
+    fn all_rounds_reach_every_rank() {
         for size in 1..40u32 {
-            let mut heard: vec::Vec<u64> = (0..size).map(|rank| 1 << rank).collect();
+            let mut received: vec::Vec<u64> = (0..size).map(|rank| 1 << rank).collect();
             for round in 0..barrier_rounds(size) {
-                let before = heard.clone();
+                let before = received.clone();
                 for rank in 0..size {
                     let (to, from) = barrier_partners(rank, size, round);
                     assert_eq!(barrier_partners(to, size, round).1, rank);
-                    heard[rank as usize] |= before[from as usize];
+                    received[rank as usize] |= before[from as usize];
                 }
             }
             assert!(
-                heard.iter().all(|&set| set == (1u64 << size) - 1),
+                received.iter().all(|&set| set == (1u64 << size) - 1),
                 "{size} processes"
             );
         }
     }
 
     #[test]
-    fn the_tree_reaches_each_rank_once_and_agrees_with_itself() {
+    fn tree_reaches_each_rank_once() {
         for size in 1..40u32 {
             for root in 0..size {
                 let mut reached = vec![0; size as usize];

@@ -18,5 +18,5 @@ pub(crate) fn narrow<W, N: TryFrom<W>>(value: W) -> N {
 #[cold]
 #[track_caller]
 fn out_of_range() -> ! {
-    panic!("a value is beyond what its field holds")
+    panic!("a value exceeds the range of its field")
 }

@@ -32,7 +32,7 @@ pub enum RemoteFault {
     Closed,
     /// The target does not support the atomic operation, or not with this number type.
     Unsupported,
-    /// The target has no room for another transfer, or the answer is invalid.
+    /// The target has no room for another transfer, or the reply is invalid.
     Refused,
 }
 
@@ -75,19 +75,21 @@ impl RemoteFault {
 impl fmt::Display for RemoteFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RemoteFault::NoSuchKey => "no region there has this key",
-            RemoteFault::OutOfBounds => "it reaches beyond the region",
-            RemoteFault::NotAllowed => "the region is not open for that",
-            RemoteFault::Closed => "the region was closed meanwhile",
-            RemoteFault::Unsupported => "the operation is not known there for this kind of number",
-            RemoteFault::Refused => "the target had no room for it",
+            RemoteFault::NoSuchKey => "the target has no region with this key",
+            RemoteFault::OutOfBounds => "the request exceeds the region",
+            RemoteFault::NotAllowed => "the region does not allow this access",
+            RemoteFault::Closed => "the region was deregistered during the operation",
+            RemoteFault::Unsupported => {
+                "the target does not support this operation for this data type"
+            }
+            RemoteFault::Refused => "the target lacks memory for the request",
         })
     }
 }
 
-/// Answer that the engine must give to a read or to an atomic operation.
+/// Reply that the engine must send to a read or to an atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Reply {
     /// Requester.
     pub peer: PeerId,
     /// Region of the request.

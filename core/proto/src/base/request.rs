@@ -6,7 +6,7 @@ use portolan_wire::LaneId;
 
 /// Transfer that a request to send announces.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Announced {
     pub(crate) sender_transfer: u32,
     pub(crate) remote_addr: u64,
     pub(crate) fragment_len: u16,
@@ -21,5 +21,5 @@ pub(crate) struct Request {
     pub(crate) lane: LaneId,
     pub(crate) to: Address,
     pub(crate) len: u64,
-    pub(crate) asked: Asked,
+    pub(crate) announced: Announced,
 }

@@ -55,7 +55,7 @@ impl Account {
 
     /// Returns true if another step would exceed the transfer's share.
     fn has_share(&self, transfer: &RxTransfer) -> bool {
-        let step = transfer.wanted().min(self.quantum());
+        let step = transfer.ungranted_len().min(self.quantum());
         !transfer.lossless && transfer.outstanding() + step > self.share()
     }
 
@@ -99,7 +99,7 @@ impl Scheduler {
 }
 
 /// Grant that may be made.
-struct Turn {
+struct NextGrant {
     key: u32,
     bytes: u64,
     aged: bool,
@@ -129,12 +129,12 @@ impl Transfers {
         schedule: Schedule,
         link: LinkId,
     ) -> Option<(PeerId, Grant)> {
-        let turn = self.next_turn(schedule, link)?;
-        self.grant(link, &turn)
+        let next = self.select_grant(schedule, link)?;
+        self.grant(link, &next)
     }
 
     /// Returns the next transfer to be granted on `link`, if there is room for a grant.
-    fn next_turn(&mut self, schedule: Schedule, link: LinkId) -> Option<Turn> {
+    fn select_grant(&mut self, schedule: Schedule, link: LinkId) -> Option<NextGrant> {
         let is_fair = schedule == Schedule::Fair;
         let scheduler = &mut self.scheduler;
         let account = &mut scheduler.accounts[link.index()];
@@ -144,14 +144,14 @@ impl Transfers {
         });
         let crowd = transfers.clone().nth(1).is_some();
         let aged = account.passed >= account.quantum() * (AGED_EVERY - 1);
-        let by_turn = is_fair || aged;
+        let by_age = is_fair || aged;
         let (key, transfer) = transfers
             .filter(|(_, transfer)| !crowd || !account.has_share(transfer))
             .min_by_key(|(_, transfer)| {
                 let left = transfer.len - transfer.received;
-                (if by_turn { 0 } else { left }, transfer.served_at)
+                (if by_age { 0 } else { left }, transfer.served_at)
             })?;
-        let room = match (transfer.lossless, crowd, by_turn) {
+        let room = match (transfer.lossless, crowd, by_age) {
             // The ring itself holds the sender back.
             (true, ..) => u64::MAX,
             (_, false, _) => account.free(),
@@ -160,14 +160,14 @@ impl Transfers {
         };
         // The transfer whose turn it is waits until there is room for its step. Otherwise transfers
         // that need less would always overtake it.
-        account.needed = transfer.wanted().min(account.quantum());
+        account.needed = transfer.ungranted_len().min(account.quantum());
         let bytes = transfer.whole_fragments(room);
         let is_enough = room >= account.needed && bytes > 0;
-        is_enough.then_some(Turn { key, bytes, aged })
+        is_enough.then_some(NextGrant { key, bytes, aged })
     }
 
-    fn grant(&mut self, link: LinkId, turn: &Turn) -> Option<(PeerId, Grant)> {
-        let Turn { key, bytes, aged } = *turn;
+    fn grant(&mut self, link: LinkId, next: &NextGrant) -> Option<(PeerId, Grant)> {
+        let NextGrant { key, bytes, aged } = *next;
         let transfer = self.rx.get_mut(key)?;
         let scheduler = &mut self.scheduler;
         scheduler.served += 1;
@@ -179,7 +179,7 @@ impl Transfers {
             account.passed = if aged { 0 } else { account.passed + bytes };
             self.predictions[link.index()].on_granted(key);
         }
-        if transfer.wanted() == 0 {
+        if transfer.ungranted_len() == 0 {
             scheduler.active.retain(|&active| active != key);
         }
         let record = Grant {
@@ -205,7 +205,7 @@ impl RxTransfer {
     }
 
     /// Returns the number of bytes that are not granted yet.
-    fn wanted(&self) -> u64 {
+    fn ungranted_len(&self) -> u64 {
         self.len - self.granted
     }
 
@@ -218,8 +218,8 @@ impl RxTransfer {
     /// Returns the part of `room` that may be granted: whole fragments. Half of a fragment would
     /// never be sent and would hold the budget (`P5.4`).
     fn whole_fragments(&self, room: u64) -> u64 {
-        if self.wanted() <= room {
-            self.wanted()
+        if self.ungranted_len() <= room {
+            self.ungranted_len()
         } else {
             room - room % u64::from(self.fragment_len.max(1))
         }

@@ -6,7 +6,7 @@
 //! afterwards. So no byte counts as acknowledged twice.
 
 use super::send::SendQueue;
-use super::trial::Way;
+use super::trial::Carrier;
 use super::{FinishedRx, RxTransfer, Transfers};
 use crate::base::context::Context;
 use crate::mem::scratch::Scratch;
@@ -25,7 +25,7 @@ const PART_LEN_FIRST: u64 = 32 * 1024;
 
 /// Maximum length in bytes of a part, or a run of frames, while short messages pass. They wait some
 /// 5 µs for it at each end, about their own latency.
-pub const PART_LEN_HURRIED: usize = 16 * 1024;
+pub const PART_LEN_MAX_LATENCY_SENSITIVE: usize = 16 * 1024;
 
 /// Alignment of parts of a transfer, relative to its buffer.
 const PAGE_LEN: u64 = 4096;
@@ -33,9 +33,9 @@ const PAGE_LEN: u64 = 4096;
 /// Returns the length of the part at `off` of a transfer with `left` granted bytes. Parts of a lone
 /// transfer grow at first, because the receiver is otherwise idle. Later parts are equal, so that
 /// both ends are equally busy. Parts are short while short messages pass.
-fn part_len(off: u64, left: u64, is_alone: bool, is_hurried: bool) -> u64 {
-    if is_hurried {
-        return left.min(PART_LEN_HURRIED as u64);
+fn part_len(off: u64, left: u64, is_alone: bool, is_latency_sensitive: bool) -> u64 {
+    if is_latency_sensitive {
+        return left.min(PART_LEN_MAX_LATENCY_SENSITIVE as u64);
     }
     let most = PART_LEN_FIRST + 2 * off;
     let part = match is_alone && most < PART_LEN_MAX {
@@ -65,24 +65,24 @@ pub enum PartPlace {
 
 impl Transfers {
     /// Returns the next part for the peer's stream. It has room for a checksum in front if
-    /// `checked`, and is short if `is_hurried`.
+    /// `checked`, and is short if `is_latency_sensitive`.
     pub(crate) fn next_stream_part(
         &mut self,
         queue: &mut SendQueue,
         scratch: &mut Scratch,
-        (checked, is_hurried): (bool, bool),
+        (checked, is_latency_sensitive): (bool, bool),
     ) -> Option<Outgoing> {
         let streamed = |key| {
             self.tx
                 .get(key)
-                .is_some_and(|tx| tx.way == Some(Way::Stream))
+                .is_some_and(|tx| tx.carrier == Some(Carrier::Stream))
         };
         let (place, key) = queue.find_ready(streamed)?;
         let is_alone = self.tx.len() == 1;
         let transfer = self.tx.get_mut(key)?;
         let off = transfer.next_off;
         let left = transfer.granted - off;
-        let part = part_len(off, left, is_alone, is_hurried);
+        let part = part_len(off, left, is_alone, is_latency_sensitive);
         transfer.next_off += part;
         if transfer.next_off >= transfer.granted {
             transfer.queued = false;
@@ -112,12 +112,12 @@ impl Transfers {
     pub(crate) fn on_stream_closed(&mut self, peer: PeerId, queue: &mut SendQueue) {
         for key in self
             .tx
-            .keys_where(|tx| tx.peer == peer && tx.way == Some(Way::Stream))
+            .keys_where(|tx| tx.peer == peer && tx.carrier == Some(Carrier::Stream))
         {
             let Some(transfer) = self.tx.get_mut(key) else {
                 continue;
             };
-            transfer.way = Some(Way::Moved);
+            transfer.carrier = Some(Carrier::Moved);
             let fragment_len = u64::from(transfer.fragment_len.max(1));
             let known = transfer.confirmed.min(transfer.next_off);
             transfer.next_off = known - known % fragment_len;
@@ -152,7 +152,7 @@ impl Transfers {
     }
 
     /// Returns true if a part from `from` is still needed.
-    pub(crate) fn wants_part(&self, from: PeerId, chunk: &Chunk) -> bool {
+    pub(crate) fn needs_part(&self, from: PeerId, chunk: &Chunk) -> bool {
         self.part_owner(from, chunk).is_some()
     }
 
@@ -188,7 +188,7 @@ impl Transfers {
         len: u64,
     ) -> Option<FinishedRx> {
         let is_wrong = self.part_place(from, chunk, off, len) == PartPlace::Wrong;
-        if is_wrong || len == 0 || !self.wants_part(from, chunk) {
+        if is_wrong || len == 0 || !self.needs_part(from, chunk) {
             return None;
         }
         let transfer = self.rx.get_mut(chunk.transfer)?;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_grow_and_are_all_of_a_transfer() {
+    fn parts_grow_and_cover_the_transfer() {
         const KIB: u64 = 1024;
         assert_eq!(parts(20 * KIB), [20 * KIB]);
         assert_eq!(parts(256 * KIB), [32, 96, 128].map(|len| len * KIB));

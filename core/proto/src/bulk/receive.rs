@@ -21,13 +21,13 @@ impl Transfers {
         posted: Posted,
         origin: Origin,
     ) -> u32 {
-        let asked = &request.asked;
-        let params = ctx.link(asked.link);
+        let announced = &request.announced;
+        let params = ctx.link(announced.link);
         let transfer = self.rx.insert(RxTransfer {
             peer: request.peer,
-            link: asked.link,
-            lossless: ctx.is_lossless(asked.link),
-            sender_transfer: asked.sender_transfer,
+            link: announced.link,
+            lossless: ctx.is_lossless(announced.link),
+            sender_transfer: announced.sender_transfer,
             posted,
             len: request.len,
             received: 0,
@@ -36,7 +36,7 @@ impl Transfers {
             granted: 0,
             served_at: self.scheduler.stamp(),
             followed_by: 0,
-            fragment_len: asked.fragment_len,
+            fragment_len: announced.fragment_len,
             streamed: false,
             takes_parts: false,
             has_left_stream: false,
@@ -46,12 +46,12 @@ impl Transfers {
         });
         let Ok(key) = transfer else { return 0 };
         // P8.5
-        let pull = params.is_some_and(|params| params.pull) && asked.remote_addr != 0;
+        let pull = params.is_some_and(|params| params.pull) && announced.remote_addr != 0;
         if pull {
             ctx.emit(Event::Pull {
                 transfer: key,
                 peer: request.peer,
-                remote_addr: asked.remote_addr,
+                remote_addr: announced.remote_addr,
                 op: posted.op,
                 off: posted.base,
                 len: request.len.min(posted.len),
@@ -224,7 +224,8 @@ impl Transfers {
             origin: transfer.origin,
             error: OpError::truncated(transfer.len, transfer.posted.len),
             // P8.4, P15.6
-            owed_done: (transfer.lossless || transfer.streamed).then_some(transfer.sender_transfer),
+            pending_done: (transfer.lossless || transfer.streamed)
+                .then_some(transfer.sender_transfer),
         })
     }
 

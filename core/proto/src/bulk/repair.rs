@@ -26,9 +26,9 @@ impl Transfers {
     ) -> Option<Outgoing> {
         let path = paths.get_mut(link)?;
         let (key, fragment_len) = self.lost_fragment(path)?;
-        let is_lone = self.tx.len() == 1;
+        let is_single = self.tx.len() == 1;
         let transfer = self.tx.get(key)?;
-        let most = transfer.batch_frames(ctx, is_lone, path.segments_max());
+        let most = transfer.batch_frames(ctx, is_single, path.segments_max());
         scratch.start(0);
         let (mut count, mut len) = (0, 0);
         while count < most

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sending side of bulk data: runs of fragments of granted transfers, and chunks on lossless links.
 
-use super::part::PART_LEN_HURRIED;
-use super::trial::{Trial, Way};
+use super::part::PART_LEN_MAX_LATENCY_SENSITIVE;
+use super::trial::{Carrier, Trial};
 use super::{Transfers, TxRole, TxTransfer};
 use crate::base::config::BATCH_LEN_MAX;
 use crate::base::context::Context;
@@ -52,9 +52,9 @@ impl SendQueue {
         self.parts.extend(parts);
     }
 
-    /// Returns the first `wanted` transfer, and its position in the queue.
-    pub(super) fn find_ready(&self, wanted: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
-        let place = self.ready.iter().position(|&key| wanted(key))?;
+    /// Returns the first `is_selected` transfer, and its position in the queue.
+    pub(super) fn find_ready(&self, is_selected: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
+        let place = self.ready.iter().position(|&key| is_selected(key))?;
         Some((place, self.ready[place]))
     }
 
@@ -134,7 +134,7 @@ impl Transfers {
             acked: 0,
             fragment_len,
             queued: false,
-            way: None,
+            carrier: None,
             granted_at: Instant::default(),
             confirmed: 0,
         };
@@ -150,7 +150,7 @@ impl Transfers {
         from: PeerId,
         grant: &Grant,
         queue: &mut SendQueue,
-        choose: impl FnOnce(u64) -> Way,
+        choose: impl FnOnce(u64) -> Carrier,
     ) -> Result<(), DropReason> {
         let transfer = self.tx.get_mut(grant.transfer);
         let transfer = transfer.filter(|transfer| transfer.peer == from);
@@ -159,10 +159,10 @@ impl Transfers {
         };
         transfer.receiver_transfer = grant.receiver_transfer;
         transfer.granted = transfer.granted.max(grant.limit.min(transfer.len));
-        if transfer.way.is_none() {
-            transfer.way = Some(match transfer.fragment_len {
+        if transfer.carrier.is_none() {
+            transfer.carrier = Some(match transfer.fragment_len {
                 // On a lossless link it uses chunks.
-                0 => Way::Fragments,
+                0 => Carrier::Fragments,
                 _ => choose(transfer.len),
             });
             transfer.granted_at = now;
@@ -194,7 +194,7 @@ impl Transfers {
         let result = match done.status {
             DoneStatus::Complete => Ok(()),
             // P2.14
-            DoneStatus::Refused => Err(OpError::PeerGone(from, Cause::Closed)),
+            DoneStatus::Refused => Err(OpError::PeerFailed(from, Cause::Closed)),
             DoneStatus::Other(_) => Err(OpError::Refused),
         };
         self.note_end(now, done.transfer, trial);
@@ -206,9 +206,9 @@ impl Transfers {
     fn note_end(&self, now: Instant, key: u32, trial: Option<&mut Trial>) {
         if let Some(trial) = trial
             && let Some(transfer) = self.tx.get(key)
-            && let Some(way) = transfer.way
+            && let Some(carrier) = transfer.carrier
         {
-            trial.on_end(way, transfer.len, (transfer.granted_at, now));
+            trial.on_end(carrier, transfer.len, (transfer.granted_at, now));
         }
     }
 
@@ -232,11 +232,11 @@ impl Transfers {
     pub(crate) fn end_out_of(&mut self, op: OpId) -> Vec<(PeerId, Option<u32>)> {
         let keys = self.tx.keys_where(|tx| tx.op == op);
         let ended = keys.into_iter().filter_map(|key| self.tx.remove(key));
-        let answers = ended.map(|transfer| match transfer.role {
-            TxRole::Answer { op } => (transfer.peer, Some(op)),
+        let replies = ended.map(|transfer| match transfer.role {
+            TxRole::Reply { op } => (transfer.peer, Some(op)),
             TxRole::Send | TxRole::Put => (transfer.peer, None),
         });
-        answers.collect()
+        replies.collect()
     }
 
     /// Returns the incomplete outgoing transfers: peer, operation, and whether the receiver has
@@ -248,7 +248,7 @@ impl Transfers {
 
     /// Returns true if a grant has reached its transfer, because bytes it allows have begun to
     /// arrive.
-    pub(crate) fn has_heard(&self, grant: &Grant) -> bool {
+    pub(crate) fn has_taken_effect(&self, grant: &Grant) -> bool {
         let transfer = self.rx.get(grant.receiver_transfer);
         transfer.is_none_or(|transfer| transfer.frontier >= grant.limit)
     }
@@ -364,9 +364,9 @@ impl Transfers {
             ..
         } = part;
         let len = usize::from(part.len);
-        let is_whole = within == 0 && u64::from(part.len) == whole_len;
+        let is_complete = within == 0 && u64::from(part.len) == whole_len;
         let num = path.next_num();
-        let bytes = if is_whole && len + BULK_HEADER_LEN <= path.frame_len() {
+        let bytes = if is_complete && len + BULK_HEADER_LEN <= path.frame_len() {
             let frame_len = len + BULK_HEADER_LEN;
             path.number(now, Contents::Fragment { transfer, index }, frame_len);
             let header = path.header(FrameKind::Bulk, (num, 0), frame_len, session);
@@ -406,9 +406,9 @@ impl Transfers {
     ) -> Option<Outgoing> {
         let (place, key) = self.next_transfer(queue, paths, link)?;
         let path = paths.get_mut(link)?;
-        let is_lone = self.tx.len() == 1;
+        let is_single = self.tx.len() == 1;
         let transfer = self.tx.get(key)?;
-        let most = transfer.batch_frames(ctx, is_lone, path.segments_max());
+        let most = transfer.batch_frames(ctx, is_single, path.segments_max());
         let most = most.min(path.window_left());
         let run = self.take_run(queue, (place, key), most)?;
         if run.fragment_len + BULK_HEADER_LEN > path.frame_len() {
@@ -547,21 +547,26 @@ impl TxTransfer {
     /// Returns the link of the transfer: the one that its fragments were made for, while it works
     /// and carries them, else the one for bulk data; `None` if it uses a stream.
     fn route(&self, paths: &Paths) -> Option<LinkId> {
-        if self.way == Some(Way::Stream) {
+        if self.carrier == Some(Carrier::Stream) {
             return None;
         }
-        let whole = usize::from(self.fragment_len) + BULK_HEADER_LEN;
+        let fragment_frame_len = usize::from(self.fragment_len) + BULK_HEADER_LEN;
         let own = self.link.and_then(|link| paths.get(link));
-        let own = own.filter(|path| path.is_usable() && path.frame_len() >= whole);
+        let own = own.filter(|path| path.is_usable() && path.frame_len() >= fragment_frame_len);
         own.map(Path::link).or(paths.bulk())
     }
 
     /// Returns the number of fragments in one GSO batch, which is short while short messages pass.
     /// `P4.11`
-    pub(super) fn batch_frames(&self, ctx: &Context, is_lone: bool, segments_max: usize) -> usize {
-        let batch_len = match is_lone {
-            _ if ctx.is_hurried() => PART_LEN_HURRIED,
-            true => ctx.choice().lone_batch_len(self.len),
+    pub(super) fn batch_frames(
+        &self,
+        ctx: &Context,
+        is_single: bool,
+        segments_max: usize,
+    ) -> usize {
+        let batch_len = match is_single {
+            _ if ctx.is_latency_sensitive() => PART_LEN_MAX_LATENCY_SENSITIVE,
+            true => ctx.choice().single_batch_len(self.len),
             false => BATCH_LEN_MAX,
         };
         let frame_len = usize::from(self.fragment_len) + BULK_HEADER_LEN;

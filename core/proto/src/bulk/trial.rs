@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 
 /// Way of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Carrier {
     /// Fragments, on the path for bulk data.
     Fragments,
     /// Stream.
@@ -76,10 +76,10 @@ impl Samples {
 
 impl Trial {
     /// Chooses the way of the next transfer of `len` bytes.
-    pub(crate) fn choose(&mut self, usage: StreamUse, len: u64) -> Way {
+    pub(crate) fn choose(&mut self, usage: StreamUse, len: u64) -> Carrier {
         match usage {
-            StreamUse::Off => return Way::Fragments,
-            StreamUse::On => return Way::Stream,
+            StreamUse::Off => return Carrier::Fragments,
+            StreamUse::On => return Carrier::Stream,
             StreamUse::Auto => {}
         }
         let class = &mut self.classes.get_or_insert_default()[class_of(len)];
@@ -96,9 +96,9 @@ impl Trial {
             None => place / SAMPLES % 2 == 1,
         };
         if is_stream {
-            Way::Stream
+            Carrier::Stream
         } else {
-            Way::Fragments
+            Carrier::Fragments
         }
     }
 
@@ -120,11 +120,11 @@ impl Trial {
 
     /// Records the completion of a transfer of `len` bytes that used one way from its first grant
     /// on.
-    pub(crate) fn on_end(&mut self, way: Way, len: u64, (begin, now): (Instant, Instant)) {
-        let is_stream = match way {
-            Way::Fragments => false,
-            Way::Stream => true,
-            Way::Moved => return,
+    pub(crate) fn on_end(&mut self, carrier: Carrier, len: u64, (begin, now): (Instant, Instant)) {
+        let is_stream = match carrier {
+            Carrier::Fragments => false,
+            Carrier::Stream => true,
+            Carrier::Moved => return,
         };
         let Some(classes) = &mut self.classes else {
             return;
@@ -173,17 +173,17 @@ mod tests {
     fn run(trial: &mut Trial, count: u32, len: u64, took: [u64; 2]) -> u32 {
         let mut streamed = 0;
         for _ in 0..count {
-            let way = trial.choose(StreamUse::Auto, len);
-            let is_stream = way == Way::Stream;
+            let carrier = trial.choose(StreamUse::Auto, len);
+            let is_stream = carrier == Carrier::Stream;
             streamed += u32::from(is_stream);
             let end = Instant::from_nanos(took[usize::from(is_stream)]);
-            trial.on_end(way, len, (Instant::default(), end));
+            trial.on_end(carrier, len, (Instant::default(), end));
         }
         streamed
     }
 
     #[test]
-    fn the_faster_way_is_kept_and_the_other_tried_rarely() {
+    fn faster_carrier_is_used_and_other_retried_rarely() {
         let mut trial = Trial::default();
         let streamed = run(&mut trial, 900, 256 * 1024, [100_000, 50_000]);
         assert_eq!(streamed, 900 - WARM_UP - SAMPLES);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_was_slower_is_not_opened_again_for_a_while() {
+    fn slower_stream_is_not_reopened_soon() {
         let mut trial = Trial::default();
         assert!(!trial.has_rejected_stream(1 << 20), "it was never tried");
         run(&mut trial, 30, 1 << 20, [50_000, 100_000]);
@@ -206,31 +206,31 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_judged_apart() {
+    fn length_classes_are_compared_separately() {
         let mut trial = Trial::default();
         run(&mut trial, 100, 100_000, [100_000, 50_000]);
         run(&mut trial, 100, 4 << 20, [50_000, 100_000]);
-        assert_eq!(trial.choose(StreamUse::Auto, 80_000), Way::Stream);
-        assert_eq!(trial.choose(StreamUse::Auto, 8 << 20), Way::Fragments);
+        assert_eq!(trial.choose(StreamUse::Auto, 80_000), Carrier::Stream);
+        assert_eq!(trial.choose(StreamUse::Auto, 8 << 20), Carrier::Fragments);
     }
 
     #[test]
-    fn a_way_that_collapses_is_left_soon() {
+    fn collapsed_carrier_is_abandoned_soon() {
         let mut trial = Trial::default();
         run(&mut trial, 100, 1 << 20, [100_000, 50_000]);
         let streamed = run(&mut trial, 100, 1 << 20, [100_000, 5_000_000]);
         assert!(
             streamed < 20,
-            "{streamed} by a way that does not get through"
+            "{streamed} by a carrier that makes no progress"
         );
     }
 
     #[test]
-    fn settings_decide_without_a_trial() {
+    fn settings_override_the_trial() {
         let mut trial = Trial::default();
         for _ in 0..50 {
-            assert_eq!(trial.choose(StreamUse::On, 1 << 20), Way::Stream);
-            assert_eq!(trial.choose(StreamUse::Off, 1 << 20), Way::Fragments);
+            assert_eq!(trial.choose(StreamUse::On, 1 << 20), Carrier::Stream);
+            assert_eq!(trial.choose(StreamUse::Off, 1 << 20), Carrier::Fragments);
         }
     }
 }

@@ -83,8 +83,8 @@ impl Core {
         let others = others.take(most as usize - 1);
         let count = 1 + count_next(first, bulk, frame_len, others);
         let is_prompt = path.on_numbered_run(now, (first.packet_num, count, first.attempt), ack);
-        peer.on_heard(now);
-        self.owe_ack(from, is_prompt);
+        peer.on_activity(now);
+        self.schedule_ack(from, is_prompt);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         let taken = TakenRun {
             dest: run.dest(),
@@ -132,6 +132,6 @@ fn count_next<'a>(
 fn parse(header: &[u8], frame_len: usize) -> Option<(FrameHeader, BulkHeader)> {
     let frame = FrameHeader::parse_head(header, frame_len).ok()?;
     let bulk = BulkHeader::parse(header).ok()?;
-    let is_whole = frame.kind == FrameKind::Bulk && usize::from(frame.frame_len) == frame_len;
-    (is_whole && frame_len > BULK_HEADER_LEN).then_some((frame, bulk))
+    let is_complete = frame.kind == FrameKind::Bulk && usize::from(frame.frame_len) == frame_len;
+    (is_complete && frame_len > BULK_HEADER_LEN).then_some((frame, bulk))
 }

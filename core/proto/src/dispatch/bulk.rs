@@ -66,7 +66,7 @@ impl Core {
         for path in peer.paths_mut().iter_mut() {
             path.expedite_ack();
         }
-        if let Some(transfer) = done.owed_done {
+        if let Some(transfer) = done.pending_done {
             peer.control().push_done(transfer, DoneStatus::Complete);
         }
         let (lanes, mut env) = peer.lanes(&mut self.sh);

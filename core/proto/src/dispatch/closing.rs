@@ -20,17 +20,17 @@ impl Core {
                     len = self.sh.held.bytes(held).len() as u64;
                     self.sh.forget_held(&[held]);
                 }
-                Waiting::Request(asked) => {
+                Waiting::Request(announced) => {
                     if let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) {
                         peer.control()
-                            .push_done(asked.sender_transfer, DoneStatus::Refused);
+                            .push_done(announced.sender_transfer, DoneStatus::Refused);
                     }
                 }
             }
             if let Some(Some(peer)) = self.peers.get_mut(item.peer.index()) {
                 let charge = item.what.charge(len);
                 let (lanes, env) = &mut peer.lanes(&mut self.sh);
-                lanes.on_taken(env, item.lane, item.keeps_credit, charge);
+                lanes.on_taken(env, item.lane, item.holds_credit, charge);
             }
             self.touch(item.peer);
         }

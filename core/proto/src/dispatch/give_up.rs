@@ -22,13 +22,13 @@ impl Core {
             return;
         }
         state.session_mut().fail(cause);
-        let unheard = has_unheard(state.paths(), &self.sh.slots);
-        let error = OpError::PeerGone(peer, cause);
+        let has_unacked = has_unacked_messages(state.paths(), &self.sh.slots);
+        let error = OpError::PeerFailed(peer, cause);
         self.abandon(peer, error);
         self.sh.ctx.emit(Event::PeerFailed {
             peer,
             cause,
-            unheard,
+            has_unacked,
         });
         // The failed peer's grants may go to other peers, which may send nothing until then.
         self.schedule_grants();
@@ -82,16 +82,16 @@ impl Core {
     /// Returns true if a message to `peer` whose send has completed may not have arrived. Answers
     /// to requests for remote memory do not count. `P2.15`
     #[must_use]
-    pub fn owes_messages(&self, peer: PeerId) -> bool {
+    pub fn has_unacked_messages(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.index()).and_then(Option::as_deref);
-        state.is_some_and(|state| has_unheard(state.paths(), &self.sh.slots))
+        state.is_some_and(|state| has_unacked_messages(state.paths(), &self.sh.slots))
     }
 }
 
 /// Returns true if a message whose send has completed may not have arrived.
-fn has_unheard(paths: &Paths, slots: &SlotPool) -> bool {
+fn has_unacked_messages(paths: &Paths, slots: &SlotPool) -> bool {
     let mut paths = paths.iter();
-    paths.any(|path| path.has_unheard(slots, holds_message))
+    paths.any(|path| path.has_unacked_messages(slots, holds_message))
 }
 
 /// Returns true if a frame contains a message of the program, or a part of one. Requests to send

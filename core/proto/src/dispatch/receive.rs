@@ -41,7 +41,7 @@ impl Core {
     }
 
     /// Performs the first half of [`Core::handle_frame`]: checks the header and records the packet
-    /// number. Returns `None` if only events remain. Between the halves, [`Core::take_whole`] may
+    /// number. Returns `None` if only events remain. Between the halves, [`Core::take_message`] may
     /// take messages.
     pub fn admit(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<Admitted> {
         self.on_datagram(now, link, bytes, bytes.len())
@@ -70,7 +70,7 @@ impl Core {
         if let Some(cause) = peer.session().failure() {
             return self.admit_again(now, link, from, total_len, cause);
         }
-        peer.on_heard(now);
+        peer.on_activity(now);
         self.sh.ctx.counters_mut().frames_received += 1;
         Some(Admitted {
             from,
@@ -93,7 +93,7 @@ impl Core {
         cause: Cause,
     ) -> Option<Admitted> {
         match cause {
-            Cause::ProcessGone | Cause::Violation(_) => {
+            Cause::ProcessExited | Cause::Violation(_) => {
                 self.sh.ctx.drop_for(DropReason::StaleSession);
                 None
             }
@@ -182,7 +182,7 @@ impl Core {
             }
             return Err(DropReason::StaleSession);
         }
-        peer.on_heard(now);
+        peer.on_activity(now);
         match header.kind {
             _ if !has_path => return Err(DropReason::NoPath),
             FrameKind::Unnumbered => {}
@@ -271,7 +271,7 @@ impl Core {
     /// Schedules an acknowledgement, at once or after a delay, even if the program makes no further
     /// call.
     #[inline]
-    pub(super) fn owe_ack(&mut self, from: PeerId, at_once: bool) {
+    pub(super) fn schedule_ack(&mut self, from: PeerId, at_once: bool) {
         if at_once {
             return self.touch(from);
         }
@@ -360,9 +360,9 @@ impl Core {
                 let path = peer.paths_mut().get_mut(link).ok_or(DropReason::NoPath)?;
                 // P6.4
                 if !probe.reply {
-                    path.on_probe_asked(probe.nonce);
+                    path.on_probe_request(probe.nonce);
                 } else {
-                    peer.on_probe_answered(now, &mut self.sh, link, probe.nonce);
+                    peer.on_probe_reply(now, &mut self.sh, link, probe.nonce);
                 }
                 Ok(())
             }
@@ -371,7 +371,7 @@ impl Core {
                 let (lanes, env) = &mut peer.lanes(&mut self.sh);
                 lanes.on_best_effort_part(now, env, part, payload)
             }
-            Record::RemoteAnswer(answer) => self.on_remote_answer(from, answer, payload),
+            Record::RemoteReply(reply) => self.on_remote_reply(from, reply, payload),
             Record::RemoteSource(source) => self.on_remote_source(from, link, source),
             Record::Message(_)
             | Record::Fragment(_)
@@ -440,8 +440,8 @@ impl Core {
             .and_then(Option::as_deref_mut);
         let link = LinkId::from_u8(marks.path).ok_or(DropReason::BadAck)?;
         let path = peer.and_then(|peer| peer.paths_mut().get_mut(link));
-        let heard = path.ok_or(DropReason::BadAck)?.on_ecn_count(marks.count);
-        self.sh.ctx.counters_mut().marks_heard += u64::from(heard);
+        let newly_marked = path.ok_or(DropReason::BadAck)?.on_ecn_count(marks.count);
+        self.sh.ctx.counters_mut().marks_heard += u64::from(newly_marked);
         Ok(())
     }
 

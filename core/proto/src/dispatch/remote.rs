@@ -3,7 +3,7 @@
 
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
-use crate::base::request::{Asked, Request};
+use crate::base::request::{Announced, Request};
 use crate::bulk::send::Announcement;
 use crate::bulk::{Origin, TxRole};
 use crate::matching::port::Posted;
@@ -12,13 +12,13 @@ use crate::path::stage::Parts;
 use crate::rma::REMOTE_PORT;
 use crate::shared::Shared;
 use crate::{
-    ATOMIC_LEN_MAX, Answer, AtomicSpec, Core, DropReason, LinkId, OpId, PeerId, PutNotice, Refused,
-    RegionSpec, RemoteFault, RemoteSpec, Staging,
+    ATOMIC_LEN_MAX, AtomicSpec, Core, DropReason, LinkId, OpId, PeerId, PutNotice, Refused,
+    RegionSpec, RemoteFault, RemoteSpec, Reply, Staging,
 };
 use core::ops::Range;
 use portolan_wire::{
-    DoneStatus, LaneId, REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, RemoteAnswer, RemoteGet,
-    RemoteHead, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
+    DoneStatus, LaneId, REMOTE_GET_LEN, REMOTE_REPLY_LEN, REMOTE_RTS_LEN, RemoteGet, RemoteHead,
+    RemoteReply, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 
 impl Core {
@@ -47,7 +47,7 @@ impl Core {
             if let Some(request) = request
                 && let Some(Some(peer)) = self.peers.get_mut(to.index())
             {
-                peer.push_answer(LaneId::High, request, Err(RemoteFault::Closed));
+                peer.push_reply(LaneId::High, request, Err(RemoteFault::Closed));
             }
             self.touch(to);
         }
@@ -155,7 +155,7 @@ impl Core {
     ) -> Result<(), Refused> {
         self.is_live(peer);
         let eager_len = self.short_len(peer, len);
-        // P12.4: the initiator pays for the answer.
+        // P12.4: the initiator pays for the reply.
         let charge = charge(eager_len.unwrap_or(0));
         let (head, _) = self.begin(peer, spec, charge, (op, len, true))?;
         let get = RemoteGet {
@@ -247,7 +247,7 @@ impl Core {
             len,
         };
         let announced = self.sh.transfers.announce(&announcement, state.paths());
-        let (transfer, fragment_len) = announced.expect("there is room: `begin` has looked");
+        let (transfer, fragment_len) = announced.expect("`begin` has checked that there is room");
         self.sh.remote.set_transfer(key, transfer);
         let rts = RemoteRts {
             head: *head,
@@ -261,15 +261,15 @@ impl Core {
     }
 
     /// Handles the completion of a request, or a part of its result.
-    pub(super) fn on_remote_answer(
+    pub(super) fn on_remote_reply(
         &mut self,
         from: PeerId,
-        answer: &RemoteAnswer,
+        reply: &RemoteReply,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
         let Shared { remote, ctx, .. } = &mut self.sh;
-        if let Some(result) = remote.on_answer(ctx, from, answer, payload)? {
-            self.sh.end_remote(answer.op, result);
+        if let Some(result) = remote.on_reply(ctx, from, reply, payload)? {
+            self.sh.end_remote(reply.op, result);
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl Core {
             lane: LaneId::Low,
             to: REMOTE_PORT.into(),
             len,
-            asked: Asked {
+            announced: Announced {
                 sender_transfer: source.transfer,
                 remote_addr: source.remote_addr,
                 fragment_len: source.fragment_len,
@@ -318,27 +318,27 @@ impl Core {
         Ok(())
     }
 
-    /// Answers a request with `len` bytes, to be copied into the memory returned; `None` if no
+    /// Replies to a request with `len` bytes, to be copied into the memory returned; `None` if no
     /// process waits for them. `P12.5`
-    pub fn answer(&mut self, answer: &Answer, len: usize) -> Option<Staging<'_>> {
-        self.touch(answer.peer);
-        let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
+    pub fn reply(&mut self, reply: &Reply, len: usize) -> Option<Staging<'_>> {
+        self.touch(reply.peer);
+        let state = self.peers.get_mut(reply.peer.index())?.as_deref_mut()?;
         if !state.session().is_up() {
             return None;
         }
-        let head = RemoteAnswer {
-            lane: answer.lane,
+        let head = RemoteReply {
+            lane: reply.lane,
             status: RemoteStatus::DONE,
             len: 0,
-            op: answer.op,
+            op: reply.op,
             part_off: 0,
         };
         let parts = Parts {
-            lane: answer.lane,
-            header_len: REMOTE_ANSWER_LEN,
+            lane: reply.lane,
+            header_len: REMOTE_REPLY_LEN,
             len,
             emit: &|off, len, out| {
-                RemoteAnswer {
+                RemoteReply {
                     len: narrow(len),
                     part_off: narrow(off),
                     ..head
@@ -351,55 +351,50 @@ impl Core {
             .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts)
     }
 
-    /// Answers a read of `len` bytes. Returns the memory to copy them into, or `None` if they are
+    /// Replies to a read of `len` bytes. Returns the memory to copy them into, or `None` if they are
     /// too many. They are then gathered from the region, which the peer may pull from
     /// `remote_addr`, its address in this process (0 if not).
-    pub fn answer_read(
-        &mut self,
-        answer: &Answer,
-        len: u64,
-        remote_addr: u64,
-    ) -> Option<Staging<'_>> {
-        let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
+    pub fn reply_read(&mut self, reply: &Reply, len: u64, remote_addr: u64) -> Option<Staging<'_>> {
+        let state = self.peers.get_mut(reply.peer.index())?.as_deref_mut()?;
         if !state.session().is_up() {
             return None;
         }
         let lossless = state.paths().small_path()?.is_lossless();
         let short = usize::try_from(len).ok();
         if let Some(len) = short.filter(|&len| len <= self.sh.ctx.eager_len_max(lossless)) {
-            return self.answer(answer, len);
+            return self.reply(reply, len);
         }
         if !self.sh.transfers.has_tx_room() {
-            self.refuse(answer, RemoteFault::Refused);
+            self.refuse(reply, RemoteFault::Refused);
             return None;
         }
         let announcement = Announcement {
-            peer: answer.peer,
-            role: TxRole::Answer { op: answer.op },
-            op: answer.region,
-            base: answer.off,
+            peer: reply.peer,
+            role: TxRole::Reply { op: reply.op },
+            op: reply.region,
+            base: reply.off,
             len,
         };
         let announced = self.sh.transfers.announce(&announcement, state.paths());
         let (transfer, fragment_len) = announced?;
         state.control().push(Control::Source(RemoteSource {
             fragment_len,
-            op: answer.op,
+            op: reply.op,
             transfer,
             remote_addr,
         }));
-        self.touch(answer.peer);
+        self.touch(reply.peer);
         None
     }
 
     /// Refuses a request that passed the core's checks.
-    pub fn refuse(&mut self, answer: &Answer, fault: RemoteFault) {
+    pub fn refuse(&mut self, reply: &Reply, fault: RemoteFault) {
         if let Some(reason) = fault.drop_reason() {
             self.sh.ctx.drop_for(reason);
         }
-        if let Some(Some(peer)) = self.peers.get_mut(answer.peer.index()) {
-            peer.push_answer(answer.lane, answer.op, Err(fault));
-            self.touch(answer.peer);
+        if let Some(Some(peer)) = self.peers.get_mut(reply.peer.index()) {
+            peer.push_reply(reply.lane, reply.op, Err(fault));
+            self.touch(reply.peer);
         }
     }
 }

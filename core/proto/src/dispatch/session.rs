@@ -65,12 +65,12 @@ impl Core {
         if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
             return Err(DropReason::NoPath);
         }
-        let is_answer = header.kind == FrameKind::HelloAck;
-        self.meet(now, from, &hello, is_answer)?;
+        let is_reply = header.kind == FrameKind::HelloAck;
+        self.update_session(now, from, &hello, is_reply)?;
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::WrongRank);
         };
-        peer.on_hello(now, &mut self.sh, link, &hello, is_answer)?;
+        peer.on_hello(now, &mut self.sh, link, &hello, is_reply)?;
         self.touch(from);
         Ok(true)
     }
@@ -97,22 +97,22 @@ impl Core {
     }
 
     /// Updates the peer's state for the epoch of its hello (`P2.4`).
-    fn meet(
+    fn update_session(
         &mut self,
         now: Instant,
         from: PeerId,
         hello: &Hello,
-        is_answer: bool,
+        is_reply: bool,
     ) -> Result<(), DropReason> {
         self.revive(from);
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
-            if is_answer {
+            if is_reply {
                 return Err(DropReason::StaleSession);
             }
             self.renew(now, from);
             return Ok(());
         };
-        if !peer.session().check_epoch(hello, is_answer)? {
+        if !peer.session().check_epoch(hello, is_reply)? {
             self.fail_peer(from, Cause::Restarted);
             self.renew(now, from);
         }
@@ -161,7 +161,7 @@ impl Core {
     /// Fails the unmatched receives that only `peer` could have satisfied, because the program
     /// removed it. `P2.13`
     pub fn end_receives_from(&mut self, peer: PeerId, cause: Cause) {
-        let error = OpError::PeerGone(peer, cause);
+        let error = OpError::PeerFailed(peer, cause);
         for op in self.sh.matching.take_sourced(peer) {
             self.sh.ctx.emit(Event::RecvFailed { op, error });
         }

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 impl Core {
     /// Checks the peers that are held back, if a check is due.
-    pub(crate) fn look_at_shortage(&mut self, now: Instant) {
-        let Some(due) = self.sh.shortage.begin_look(now) else {
+    pub(crate) fn check_shortage(&mut self, now: Instant) {
+        let Some(due) = self.sh.shortage.begin_check(now) else {
             return;
         };
         let Core { peers, sh, .. } = self;
@@ -27,10 +27,14 @@ impl Core {
         let Some(is_idle) = self.sh.shortage.on_progress(now, given) else {
             return;
         };
-        let (stuck, lent) = self.relieve_waited_for();
+        let (stuck, returned_early) = self.relieve_waited_for();
         let looked_for = self.sh.matching.lists().forget_missed();
         let is_stuck = is_idle && !stuck.is_empty();
-        if self.sh.shortage.end_look((now, due), lent, is_stuck) {
+        if self
+            .sh
+            .shortage
+            .end_check((now, due), returned_early, is_stuck)
+        {
             self.end_stuck(&stuck, looked_for);
         }
     }
@@ -57,25 +61,25 @@ impl Core {
     /// Returns credit early to peers from which something is awaited. Returns the peers for which
     /// that was impossible, and whether any other received some.
     fn relieve_waited_for(&mut self) -> (Vec<PeerId>, bool) {
-        let (mut stuck, mut lent) = (Vec::new(), false);
+        let (mut stuck, mut returned_early) = (Vec::new(), false);
         for id in self.sh.shortage.peers() {
             let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
                 continue;
             };
-            let awaited = self.sh.matching.wants_from(id);
+            let awaited = self.sh.matching.expects_from(id);
             // A program that waits to send, to a peer that does the same, takes no messages either.
             if !awaited && !peer.is_starved() {
                 continue;
             }
             let (lanes, env) = &mut peer.lanes(&mut self.sh);
             if lanes.relieve(env) {
-                lent = true;
+                returned_early = true;
                 self.touch(id);
             } else if self.sh.is_full() {
                 stuck.push(id);
             }
         }
-        (stuck, lent)
+        (stuck, returned_early)
     }
 
     /// Fails the receives that messages of these peers could have satisfied. `P4.15`
@@ -84,8 +88,9 @@ impl Core {
             held_len: self.sh.unexpected_len() as u64,
             limit: self.sh.ctx.limits().held_len_max as u64,
         };
-        let wanted = |posted: &Posted| posted.source.is_none_or(|source| stuck.contains(&source));
-        let ops = self.sh.matching.take_where(wanted);
+        let is_selected =
+            |posted: &Posted| posted.source.is_none_or(|source| stuck.contains(&source));
+        let ops = self.sh.matching.take_where(is_selected);
         self.sh.shortage.set_error(looked_for.then_some(error));
         self.sh.ctx.emit(Event::MemoryFull {
             peer: stuck[0],

@@ -69,8 +69,8 @@ impl Core {
     /// may then have reused the buffer, and must not have arrived as fragments meanwhile. An
     /// unneeded part need not be valid.
     #[must_use]
-    pub fn wants_part(&self, from: PeerId, chunk: &Chunk) -> bool {
-        self.sh.transfers.wants_part(from, chunk)
+    pub fn needs_part(&self, from: PeerId, chunk: &Chunk) -> bool {
+        self.sh.transfers.needs_part(from, chunk)
     }
 
     /// Handles bytes of a part that were received at their place. Events follow; see the crate's
@@ -79,7 +79,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return;
         };
-        peer.on_heard(now);
+        peer.on_activity(now);
         let Shared { transfers, ctx, .. } = &mut self.sh;
         if let Some(done) = transfers.on_part_landed(ctx, from, chunk, off, len) {
             self.finish_rx(&done);

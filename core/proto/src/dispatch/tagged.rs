@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receives by match bits: post, probe, claim and cancel (`P11`).
 
-use crate::base::request::{Asked, Request};
+use crate::base::request::{Announced, Request};
 use crate::matching::match_list::{Arrived, Claimed, Many};
 use crate::matching::port::{Posted, Waiting};
 use crate::shared::Shared;
@@ -49,7 +49,7 @@ impl Core {
             self.fill_late(&arrived, posted);
             return;
         }
-        match self.source_gone(selector) {
+        match self.source_error(selector) {
             Some(error) => self.sh.ctx.emit(Event::RecvFailed { op, error }),
             None => self.sh.matching.lists().post(selector, posted, None),
         }
@@ -83,7 +83,7 @@ impl Core {
             matching.lists().take_arrived(selector);
             self.fill_late(&waiting, part);
         }
-        if let Some(error) = self.source_gone(selector)
+        if let Some(error) = self.source_error(selector)
             && self.sh.matching.lists().cancel(op)
         {
             self.sh.ctx.emit(Event::RecvFailed { op, error });
@@ -91,10 +91,10 @@ impl Core {
     }
 
     /// Returns the error of a receive whose only possible source has failed.
-    fn source_gone(&self, selector: &Selector) -> Option<OpError> {
+    fn source_error(&self, selector: &Selector) -> Option<OpError> {
         let peer = selector.source?;
         match self.peer_status(peer) {
-            PeerStatus::Failed(cause) => Some(OpError::PeerGone(peer, cause)),
+            PeerStatus::Failed(cause) => Some(OpError::PeerFailed(peer, cause)),
             _ => None,
         }
     }
@@ -128,7 +128,7 @@ impl Core {
         };
         let source = None;
         match claimed {
-            Claimed::Whole(arrived) => self.fill_late(
+            Claimed::Complete(arrived) => self.fill_late(
                 &arrived,
                 Posted {
                     op,
@@ -148,7 +148,7 @@ impl Core {
     fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
         match arrived.what {
             Waiting::Held(held) => self.deliver_held_tagged(arrived, held, posted),
-            Waiting::Request(asked) => self.begin_late_tagged(arrived, asked, posted),
+            Waiting::Request(announced) => self.begin_late_tagged(arrived, announced, posted),
         }
     }
 
@@ -167,7 +167,7 @@ impl Core {
     }
 
     /// Starts the transfer of a request that waited.
-    fn begin_late_tagged(&mut self, arrived: &Arrived, asked: Asked, posted: Posted) {
+    fn begin_late_tagged(&mut self, arrived: &Arrived, announced: Announced, posted: Posted) {
         let &Arrived {
             peer, lane, len, ..
         } = arrived;
@@ -177,13 +177,13 @@ impl Core {
             return;
         };
         let (lanes, env) = &mut state.lanes(&mut self.sh);
-        lanes.on_taken(env, lane, arrived.keeps_credit, arrived.what.charge(len));
+        lanes.on_taken(env, lane, arrived.holds_credit, arrived.what.charge(len));
         let request = Request {
             peer,
             lane,
             to: arrived.match_bits.into(),
             len,
-            asked,
+            announced,
         };
         self.sh.start_tagged(request, posted);
         self.touch(peer);

@@ -25,7 +25,7 @@ impl Core {
     /// transmits follow.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.retire_the_quiet(now);
-        self.look_at_shortage(now);
+        self.check_shortage(now);
         let mut index = 0;
         while let Some(&id) = self.timed.get(index) {
             let Some(Some(peer)) = self.peers.get_mut(id.index()) else {

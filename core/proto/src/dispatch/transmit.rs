@@ -51,7 +51,7 @@ pub enum Transmit<'a> {
 impl<'a> Transmit<'a> {
     /// Returns the destination and the link.
     #[must_use]
-    pub fn way(&self) -> (PeerId, LinkId) {
+    pub fn destination(&self) -> (PeerId, LinkId) {
         match *self {
             Transmit::Frame { peer, link, .. }
             | Transmit::Run { peer, link, .. }
@@ -72,7 +72,7 @@ impl<'a> Transmit<'a> {
     /// Splits the transmit into one for each part of its [payload](Transmit::payload), with the
     /// matching headers.
     pub fn each_payload(&self) -> impl Iterator<Item = Transmit<'a>> {
-        let (peer, link) = self.way();
+        let (peer, link) = self.destination();
         let (mut headers, header_len, fragment_len) = match *self {
             Transmit::Bulk {
                 headers,
@@ -189,7 +189,7 @@ impl Core {
     }
 
     /// Checks every peer with a timer, so that [`Core::left`] is up to date.
-    pub fn look_for_left(&mut self) {
+    pub fn refresh_left(&mut self) {
         for id in &self.timed {
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
                 self.left_counts.update(peer.note_left());

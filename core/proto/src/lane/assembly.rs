@@ -93,7 +93,7 @@ impl LaneAssembly {
             return Err(DropReason::NoMemory);
         }
         if self.incomplete.len() == INCOMPLETE_MAX {
-            self.incomplete.remove(0).drop_whole(env);
+            self.incomplete.remove(0).discard(env);
         }
         self.incomplete.push(Incomplete {
             number: part.number,
@@ -116,14 +116,14 @@ impl LaneAssembly {
                 message.expires_at = now + LIFETIME;
                 continue;
             }
-            self.incomplete.remove(index).drop_whole(env);
+            self.incomplete.remove(index).discard(env);
         }
     }
 }
 
 impl Incomplete {
     #[cold]
-    fn drop_whole(self, env: &mut Env<'_>) {
+    fn discard(self, env: &mut Env<'_>) {
         env.sh.forget_held(&[self.held]);
         env.sh.ctx.drop_for(DropReason::BestEffortIncomplete);
     }
@@ -211,7 +211,7 @@ impl Lanes {
     pub(crate) fn end_incomplete(&mut self, env: &mut Env<'_>) {
         for lane in self.assembly.iter_mut().flat_map(|all| &mut all.lanes) {
             for message in lane.incomplete.drain(..) {
-                message.drop_whole(env);
+                message.discard(env);
             }
         }
     }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_is_admitted_once_and_late_ones_are_told_from_copies() {
+    fn late_numbers_are_distinguished_from_duplicates() {
         let mut seen = Seen::<16>::default();
         assert_eq!(seen.admit(0), Ok(Admitted::Skipping(0)));
         assert_eq!(seen.admit(0), Err(DropReason::Duplicate));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_round_where_their_field_ends() {
+    fn numbers_wrap_around() {
         let mut seen = Seen::<16>::default();
         for seq in [0x7fff, 0xfffe, 0xffff, 0, 1] {
             assert!(

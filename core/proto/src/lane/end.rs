@@ -23,7 +23,7 @@ impl Lanes {
     pub(crate) fn end_unmatched(&mut self, env: &mut Env<'_>, lane: LaneId, remains: &mut Remains) {
         let rx = &mut self.rx[lane.index()];
         // Waiting messages no longer hold credit.
-        (rx.waiting, rx.lent) = (0, 0);
+        (rx.waiting, rx.returned_early) = (0, 0);
         let entries = core::mem::take(&mut rx.entries);
         self.end_entries(env, lane, remains, entries);
     }
@@ -43,7 +43,7 @@ impl Lanes {
                 continue;
             };
             let behind = complete && !remains.missing[lane.index()];
-            let keeps = behind && remains.keeps_at(lane, &entry.to);
+            let keeps = behind && remains.holds_at(lane, &entry.to);
             if let (true, &State::Held(held)) = (keeps, &entry.state) {
                 // The failed peer needs no credit.
                 entry.charge = 0;
@@ -51,8 +51,8 @@ impl Lanes {
                 match_entry(env, lane, &mut entry);
             }
             match entry.state {
-                State::Aside | State::Gone => {}
-                State::Remote(job) if keeps && job.is_whole() => {
+                State::Aside | State::Detached => {}
+                State::Remote(job) if keeps && job.is_complete() => {
                     job.finish(&mut env.host(), 0);
                 }
                 State::Remote(job) => {
@@ -86,7 +86,7 @@ impl State {
             }
             State::Placing { posted, .. } => remains.ops.push(posted.op),
             State::Remote(job) => job.end(remains),
-            State::Request(_) | State::Transferring { .. } | State::Aside | State::Gone => {}
+            State::Request(_) | State::Transferring { .. } | State::Aside | State::Detached => {}
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct HeldBack {
     refused_at: Option<Instant>,
     /// Credit of the peer's messages is returned at once while the count of taken messages has this
     /// value.
-    lends_at: Option<u64>,
+    returns_early_at: Option<u64>,
 }
 
 impl Lanes {
@@ -32,11 +32,11 @@ impl Lanes {
         &mut self,
         env: &mut Env<'_>,
         lane: LaneId,
-        keeps_credit: bool,
+        holds_credit: bool,
         charge: u32,
     ) {
         env.sh.shortage.on_taken();
-        if keeps_credit {
+        if holds_credit {
             let back = self.rx[lane.index()].end_waiting(charge);
             self.consume(env, lane, back);
         }
@@ -45,9 +45,10 @@ impl Lanes {
     /// Handles a message that has left its lane and waits. `free` is set if its credit may be
     /// returned while memory is ample.
     pub(crate) fn on_aside(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32, free: bool) {
-        let lends = self.held_back.lends_at == Some(env.sh.shortage.taken()) && !env.sh.is_full();
-        if free || lends {
-            self.lend(env, lane, charge);
+        let returns_early =
+            self.held_back.returns_early_at == Some(env.sh.shortage.taken()) && !env.sh.is_full();
+        if free || returns_early {
+            self.return_early(env, lane, charge);
         } else if self.is_short(&env.sh.ctx, lane) {
             self.note_held_back(env);
         }
@@ -68,9 +69,9 @@ impl Lanes {
     }
 
     /// Returns credit early.
-    fn lend(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32) {
-        let lent = self.rx[lane.index()].lend(charge);
-        self.consume(env, lane, lent);
+    fn return_early(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32) {
+        let returned_early = self.rx[lane.index()].return_early(charge);
+        self.consume(env, lane, returned_early);
     }
 
     /// Returns true if waiting messages may hold back a further message: the longest eager one, or
@@ -78,7 +79,7 @@ impl Lanes {
     fn is_short(&self, ctx: &Context, lane: LaneId) -> bool {
         let rx = &self.rx[lane.index()];
         let longest = charge(ctx.eager_taken_max());
-        rx.keeps_credit() && !rx.has_room(longest.max(ctx.credit_len() / 8))
+        rx.holds_credit() && !rx.has_room(longest.max(ctx.credit_len() / 8))
     }
 
     fn was_refused(&self, now: Instant) -> bool {
@@ -102,12 +103,12 @@ impl Lanes {
         if env.sh.is_full() {
             return false;
         }
-        self.held_back.lends_at = Some(env.sh.shortage.taken());
+        self.held_back.returns_early_at = Some(env.sh.shortage.taken());
         let mut any = false;
         for lane in LaneId::ALL {
             // P4.8
             if self.is_short(&env.sh.ctx, lane) && !self.rx[lane.index()].has_matched() {
-                self.lend(env, lane, u32::MAX);
+                self.return_early(env, lane, u32::MAX);
                 self.credit_due[lane.index()] = true;
                 any = true;
             }

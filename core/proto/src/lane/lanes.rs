@@ -45,14 +45,14 @@ impl Lanes {
 
     /// Returns true if credit must be sent to the peer.
     #[inline]
-    pub(crate) fn owes_credit(&self) -> bool {
+    pub(crate) fn has_credit_due(&self) -> bool {
         self.credit_due[0] || self.credit_due[1]
     }
 
     /// Returns true if half of a lane's credit is used and not yet sent again, so the peer will
     /// soon wait.
-    pub(crate) fn owes_credit_urgently(&self, credit_len: u32) -> bool {
-        self.rx.iter().any(|lane| lane.owes_credit(credit_len))
+    pub(crate) fn has_urgent_credit(&self, credit_len: u32) -> bool {
+        self.rx.iter().any(|lane| lane.has_credit_due(credit_len))
     }
 
     /// Schedules the credit of these lanes to be sent again.
@@ -83,8 +83,8 @@ impl Lanes {
     }
 
     /// Returns true if a message to `port` has been matched but not delivered.
-    pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
-        self.rx[lane.index()].owes(port)
+    pub(crate) fn has_undelivered(&self, lane: LaneId, port: PortId) -> bool {
+        self.rx[lane.index()].has_undelivered(port)
     }
 
     /// Returns true if `seq` is the next message of the lane and its cost `charge` is within the

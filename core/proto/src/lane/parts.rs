@@ -28,7 +28,7 @@ impl Lanes {
             }
             State::Placing { posted, received } => (received, Dest::Op(posted.op, 0)),
             // P3.12: already complete, and waiting to be delivered in order.
-            State::Held(_) | State::Ready { .. } | State::Aside | State::Gone => {
+            State::Held(_) | State::Ready { .. } | State::Aside | State::Detached => {
                 return Err(DropReason::Duplicate);
             }
             State::Request(_) | State::Transferring { .. } | State::Remote(_) => {
@@ -46,7 +46,7 @@ impl Lanes {
             }
             (_, dest) => env.sh.ctx.emit(Event::Place { dest, src: payload }),
         }
-        self.end_if_whole(env, lane, index);
+        self.finish_if_complete(env, lane, index);
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl Lanes {
             return None;
         }
         known.insert(at, at + len);
-        self.end_if_whole(env, lane, index);
+        self.finish_if_complete(env, lane, index);
         Some(dest)
     }
 
@@ -84,7 +84,7 @@ impl Lanes {
     /// its lane and fits the first receive for it. It is then delivered like a message in one
     /// frame. Returns where to copy the bytes, before the following events are handled. Returns
     /// `None`, with no state changed, if the fragments must gather.
-    pub(crate) fn take_whole_run(
+    pub(crate) fn take_complete_run(
         &mut self,
         env: &mut Env<'_>,
         first: &Fragment,
@@ -95,11 +95,11 @@ impl Lanes {
             message_len,
             offset,
         } = first;
-        let is_whole = *offset == 0
+        let is_complete = *offset == 0
             && u64::from(*message_len) == len
             && *message_len as usize <= FRAGMENTED_LEN_MAX;
         // Pending events of the buffer must be handled first.
-        if !is_whole || env.sh.ctx.has_event() {
+        if !is_complete || env.sh.ctx.has_event() {
             return None;
         }
         let (lane, charge) = (message.lane, charge(*message_len as usize));
@@ -152,7 +152,7 @@ impl Lanes {
     }
 
     /// Completes the message at `index` if all its parts have arrived.
-    fn end_if_whole(&mut self, env: &mut Env<'_>, lane: LaneId, index: usize) {
+    fn finish_if_complete(&mut self, env: &mut Env<'_>, lane: LaneId, index: usize) {
         let rx = &mut self.rx[lane.index()];
         if let Some(Some(entry)) = rx.entries.get_mut(index) {
             let len = entry.len;

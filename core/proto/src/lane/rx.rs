@@ -40,7 +40,7 @@ impl LaneRx {
     }
 
     /// Returns true if half of the credit is used, so the peer will soon wait.
-    pub(crate) fn owes_credit(&self, credit_len: u32) -> bool {
+    pub(crate) fn has_credit_due(&self, credit_len: u32) -> bool {
         self.unadvertised(credit_len) >= credit_len / 2
     }
 
@@ -74,23 +74,23 @@ impl LaneRx {
     pub(crate) fn end_waiting(&mut self, charge: u32) -> u32 {
         debug_assert!(self.waiting >= u64::from(charge), "it did not wait");
         self.waiting -= u64::from(charge);
-        let paid = u64::from(charge).min(self.lent);
-        self.lent -= paid;
+        let paid = u64::from(charge).min(self.returned_early);
+        self.returned_early -= paid;
         charge - u32::try_from(paid).unwrap_or(charge)
     }
 
     /// Marks up to `charge` of the waiting messages' cost as returned early; returns the amount.
-    pub(crate) fn lend(&mut self, charge: u32) -> u32 {
+    pub(crate) fn return_early(&mut self, charge: u32) -> u32 {
         // Less than the lane's credit, because it can hold back a message.
-        let kept = u32::try_from(self.waiting - self.lent).unwrap_or(u32::MAX);
-        let lent = kept.min(charge);
-        self.lent += u64::from(lent);
-        lent
+        let held = u32::try_from(self.waiting - self.returned_early).unwrap_or(u32::MAX);
+        let returned_early = held.min(charge);
+        self.returned_early += u64::from(returned_early);
+        returned_early
     }
 
     /// Returns true if waiting messages hold credit.
-    pub(crate) fn keeps_credit(&self) -> bool {
-        self.waiting > self.lent
+    pub(crate) fn holds_credit(&self) -> bool {
+        self.waiting > self.returned_early
     }
 
     /// Returns true if matched messages have not been delivered.
@@ -143,15 +143,15 @@ impl LaneRx {
     /// Returns true if a message to `port` has been matched but not delivered. Messages waiting at
     /// the port are newer, because nothing is matched past a waiting message.
     #[inline]
-    pub(crate) fn owes(&self, port: PortId) -> bool {
-        self.matched > 0 && self.owes_matched(port)
+    pub(crate) fn has_undelivered(&self, port: PortId) -> bool {
+        self.matched > 0 && self.has_undelivered_matched(port)
     }
 
-    fn owes_matched(&self, port: PortId) -> bool {
+    fn has_undelivered_matched(&self, port: PortId) -> bool {
         let matched = self.entries.iter().take(self.matched).flatten();
         matched
             .filter(|entry| entry.to == Address::Port(port))
-            .any(|entry| !matches!(entry.state, State::Aside | State::Gone))
+            .any(|entry| !matches!(entry.state, State::Aside | State::Detached))
     }
 
     /// Skips the next number, which was handled past the queue.

@@ -14,7 +14,7 @@ pub(crate) struct LaneTx {
     /// Set if a submission that costs credit was refused; reported when it would succeed.
     starved: bool,
     /// Set if a submission that costs no credit was refused for lack of room.
-    wants_room: bool,
+    lacked_room: bool,
 }
 
 impl LaneTx {
@@ -55,7 +55,7 @@ impl LaneTx {
     /// `has_room`. Remembers a refusal (see `wake`). `P7.5`
     #[inline]
     pub(crate) fn next_best_effort(&mut self, has_room: bool) -> Option<u16> {
-        self.wants_room |= !has_room;
+        self.lacked_room |= !has_room;
         let seq = self.best_effort_seq;
         self.best_effort_seq = seq.wrapping_add(u16::from(has_room));
         has_room.then_some(seq)
@@ -64,7 +64,7 @@ impl LaneTx {
     /// Assigns the next number to a best-effort message that fills several frames, if its path
     /// `has_room`. `P7.6`
     pub(crate) fn next_best_effort_number(&mut self, has_room: bool) -> Option<u32> {
-        self.wants_room |= !has_room;
+        self.lacked_room |= !has_room;
         let number = self.best_effort_number;
         self.best_effort_number = number.wrapping_add(u32::from(has_room));
         has_room.then_some(number)
@@ -86,16 +86,16 @@ impl LaneTx {
 
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
-        self.starved || self.wants_room
+        self.starved || self.lacked_room
     }
 
     /// Returns true, once, if a refused submission would now succeed: with credit for `charge`, or
     /// without credit if `is_roomy`.
     pub(crate) fn wake(&mut self, charge: u32, is_roomy: bool) -> bool {
         let by_credit = self.starved && self.has_credit(charge);
-        let by_room = self.wants_room && is_roomy;
+        let by_room = self.lacked_room && is_roomy;
         self.starved &= !by_credit;
-        self.wants_room &= !by_room;
+        self.lacked_room &= !by_room;
         by_credit || by_room
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct Arrived {
     pub(crate) match_bits: MatchBits,
     pub(crate) len: u64,
     /// Set if it holds credit of its lane until it is taken, because its session is open.
-    pub(crate) keeps_credit: bool,
+    pub(crate) holds_credit: bool,
     pub(crate) what: Waiting,
 }
 
@@ -68,7 +68,7 @@ impl Arrived {
         TakenHeld {
             peer: self.peer,
             lane: self.lane,
-            keeps_credit: self.keeps_credit,
+            holds_credit: self.holds_credit,
             held,
         }
     }
@@ -88,14 +88,14 @@ pub(crate) enum Fitting {
 /// Message that was claimed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Claimed {
-    Whole(Arrived),
+    Complete(Arrived),
     /// The sender failed before it had sent the message.
     Lost(OpError),
 }
 
 /// Posted receive, with the tag bits that it ignores.
 #[derive(Clone, Copy, Debug)]
-struct Wanting {
+struct PostedTagged {
     /// For a multi-receive, the rest of its buffer.
     posted: Posted,
     ignore: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Many {
     pub(crate) free_min: u64,
 }
 
-impl Wanting {
+impl PostedTagged {
     /// Takes a part of the buffer for a message of `len` bytes. Returns it with its event, and
     /// whether it is the last part.
     fn take_part(&mut self, len: u64, count: &mut u64) -> Option<(Posted, Event, bool)> {
@@ -148,7 +148,7 @@ impl Wanting {
 #[derive(Debug)]
 struct Queues {
     /// Receives for one tag are in its bin; those that ignore bits are in the list for all tags.
-    posted: TagQueue<Wanting>,
+    posted: TagQueue<PostedTagged>,
     arrived: UnexpectedList,
 }
 
@@ -163,9 +163,11 @@ impl Queues {
     /// Finds the first receive that matches a message.
     #[inline]
     fn find_posted(&self, peer: PeerId, tag: u64) -> Option<u32> {
-        let exact = self.posted.find_tag(tag, |wanting| wanting.is_for(peer));
-        let wild = self.posted.find_any(|other, wanting| {
-            (tag ^ other) & !wanting.ignore == 0 && wanting.is_for(peer)
+        let exact = self
+            .posted
+            .find_tag(tag, |posted_tagged| posted_tagged.is_for(peer));
+        let wild = self.posted.find_any(|other, posted_tagged| {
+            (tag ^ other) & !posted_tagged.ignore == 0 && posted_tagged.is_for(peer)
         });
         match (exact, wild) {
             (Some(a), Some(b)) if self.posted.stamp(b) < self.posted.stamp(a) => Some(b),
@@ -207,16 +209,19 @@ impl MatchLists {
     ) -> Option<Posted> {
         let queues = &mut self.spaces[match_bits.space.index()];
         let index = queues.find_posted(peer, match_bits.tag)?;
-        let wanting = queues.posted.get_mut(index)?;
-        if wanting.many.is_some() {
-            let (part, event, is_last) = wanting.take_part(len, &mut self.part_count)?;
+        let posted_tagged = queues.posted.get_mut(index)?;
+        if posted_tagged.many.is_some() {
+            let (part, event, is_last) = posted_tagged.take_part(len, &mut self.part_count)?;
             ctx.emit(event);
             if is_last {
                 queues.posted.remove(index);
             }
             return Some(part);
         }
-        queues.posted.remove(index).map(|wanting| wanting.posted)
+        queues
+            .posted
+            .remove(index)
+            .map(|posted_tagged| posted_tagged.posted)
     }
 
     /// Takes such a receive if it is for one message and has a buffer of at least `len` bytes.
@@ -234,13 +239,13 @@ impl MatchLists {
         let Some(index) = queues.find_posted(peer, match_bits.tag) else {
             return Fitting::Nothing;
         };
-        let Some(wanting) = queues.posted.get(index) else {
+        let Some(posted_tagged) = queues.posted.get(index) else {
             return Fitting::Nothing;
         };
-        if wanting.posted.len < len as u64 || wanting.many.is_some() {
+        if posted_tagged.posted.len < len as u64 || posted_tagged.many.is_some() {
             return Fitting::Unfit;
         }
-        let op = wanting.posted.op;
+        let op = posted_tagged.posted.op;
         queues.posted.discard(index);
         Fitting::Taken(op)
     }
@@ -255,12 +260,12 @@ impl MatchLists {
     /// Returns true if a receive is left for a message with these match bits after `used` other
     /// receives were taken.
     pub(crate) fn would_take(&self, peer: PeerId, match_bits: &MatchBits, used: usize) -> bool {
-        let takes = |wanting: &Wanting, tag: u64| {
-            (tag ^ match_bits.tag) & !wanting.ignore == 0 && wanting.is_for(peer)
+        let takes = |posted_tagged: &PostedTagged, tag: u64| {
+            (tag ^ match_bits.tag) & !posted_tagged.ignore == 0 && posted_tagged.is_for(peer)
         };
         let posted = &self.spaces[match_bits.space.index()].posted;
         // A multi-receive may take only one more message.
-        posted.count_where(|tag, wanting| takes(wanting, tag)) > used
+        posted.count_where(|tag, posted_tagged| takes(posted_tagged, tag)) > used
     }
 
     /// Appends a receive that matches no waiting message.
@@ -271,12 +276,12 @@ impl MatchLists {
         };
         let ignore = selector.ignore;
         let queue = &mut self.spaces[selector.space.index()].posted;
-        let wanting = Wanting {
+        let posted_tagged = PostedTagged {
             posted,
             ignore,
             many,
         };
-        queue.push(selector.tag, listed, wanting);
+        queue.push(selector.tag, listed, posted_tagged);
     }
 
     /// Appends a message that matches no waiting receive.
@@ -325,7 +330,7 @@ impl MatchLists {
     /// Claims the first message that the receive matches, for one later receive.
     pub(crate) fn claim(&mut self, selector: &Selector) -> Option<(ClaimId, Arrived)> {
         let arrived = self.peek(selector)?;
-        let id = self.claimed.insert(Claimed::Whole(arrived)).ok()?;
+        let id = self.claimed.insert(Claimed::Complete(arrived)).ok()?;
         self.take_arrived(selector);
         Some((ClaimId(id), arrived))
     }
@@ -341,9 +346,9 @@ impl MatchLists {
     }
 
     /// Returns true if a receive waits for a message that `peer` may send.
-    pub(crate) fn wants_from(&self, peer: PeerId) -> bool {
+    pub(crate) fn expects_from(&self, peer: PeerId) -> bool {
         let mut posted = self.spaces.iter().map(|one| &one.posted);
-        self.missed || posted.any(|posted| posted.any(|wanting| wanting.is_for(peer)))
+        self.missed || posted.any(|posted| posted.any(|posted_tagged| posted_tagged.is_for(peer)))
     }
 
     /// Clears the record of failed searches; returns true if there was one.
@@ -360,7 +365,7 @@ impl MatchLists {
                 discarded.push(Discarded {
                     peer: item.peer,
                     lane: item.lane,
-                    keeps_credit: item.keeps_credit,
+                    holds_credit: item.holds_credit,
                     len: item.len,
                     what: item.what,
                 });
@@ -379,13 +384,17 @@ impl MatchLists {
         self.take_where(|posted| posted.source == Some(peer))
     }
 
-    /// Cancels the receives that are `wanted`, in the order of posting.
-    pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
+    /// Cancels the receives that are `is_selected`, in the order of posting.
+    pub(crate) fn take_where(&mut self, is_selected: impl Fn(&Posted) -> bool) -> Vec<OpId> {
         let mut ops = Vec::new();
         for queues in &mut self.spaces {
             let posted = &mut queues.posted;
-            for index in posted.places_where(|wanting| wanted(&wanting.posted)) {
-                ops.extend(posted.remove(index).map(|wanting| wanting.posted.op));
+            for index in posted.places_where(|posted_tagged| is_selected(&posted_tagged.posted)) {
+                ops.extend(
+                    posted
+                        .remove(index)
+                        .map(|posted_tagged| posted_tagged.posted.op),
+                );
             }
         }
         ops
@@ -405,7 +414,7 @@ impl MatchLists {
             let mut broken = Vec::new();
             for index in queues.arrived.places_from(peer) {
                 let item = queues.arrived.get(index);
-                let keeps = remains.keeps_at(item.lane, &item.match_bits.into());
+                let keeps = remains.holds_at(item.lane, &item.match_bits.into());
                 if let (true, Waiting::Held(held)) = (keeps, item.what) {
                     queues.arrived.forget_credit(index);
                     pool.leave(held);
@@ -421,12 +430,12 @@ impl MatchLists {
         }
         for key in self.claimed.keys_where(|claimed| claimed.is_from(peer)) {
             match self.claimed.get_mut(key) {
-                Some(Claimed::Whole(Arrived {
+                Some(Claimed::Complete(Arrived {
                     what: Waiting::Held(held),
-                    keeps_credit,
+                    holds_credit,
                     ..
                 })) => {
-                    *keeps_credit = false;
+                    *holds_credit = false;
                     pool.leave(*held);
                 }
                 Some(claimed) => *claimed = Claimed::Lost(error),
@@ -439,7 +448,7 @@ impl MatchLists {
 impl Claimed {
     fn is_from(&self, peer: PeerId) -> bool {
         match self {
-            Claimed::Whole(arrived) => arrived.peer == peer,
+            Claimed::Complete(arrived) => arrived.peer == peer,
             Claimed::Lost(..) => false,
         }
     }

@@ -7,7 +7,7 @@ use super::remains::{Discarded, Remains};
 use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
-use crate::base::request::Asked;
+use crate::base::request::Announced;
 use crate::mem::held::{HeldPool, WAITING_LEN};
 use crate::{Dest, Event, HeldId, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
@@ -45,7 +45,7 @@ impl Posted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiting {
     Held(HeldId),
-    Request(Asked),
+    Request(Announced),
 }
 
 impl Waiting {
@@ -71,7 +71,7 @@ struct Unexpected {
 enum Step {
     Held {
         held: HeldId,
-        keeps_credit: bool,
+        holds_credit: bool,
     },
     Request(Box<Pending>),
     /// A buffer was found late and is being filled.
@@ -81,9 +81,9 @@ enum Step {
 /// Request to send that waits at a port.
 #[derive(Debug)]
 struct Pending {
-    asked: Asked,
+    announced: Announced,
     len: u64,
-    keeps_credit: bool,
+    holds_credit: bool,
     /// Buffer that was posted for it; no other message may take it.
     buffer: Option<Posted>,
 }
@@ -98,7 +98,7 @@ pub struct TakenHeld {
     /// Lane.
     pub lane: LaneId,
     /// Set if it holds credit of its lane.
-    pub(crate) keeps_credit: bool,
+    pub(crate) holds_credit: bool,
     /// Memory of the message, to be [released](crate::Core::release).
     pub held: HeldId,
 }
@@ -109,8 +109,8 @@ pub(crate) struct ServedRequest {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
     /// Set if it holds credit of its lane.
-    pub(crate) keeps_credit: bool,
-    pub(crate) asked: Asked,
+    pub(crate) holds_credit: bool,
+    pub(crate) announced: Announced,
     pub(crate) len: u64,
     pub(crate) posted: Posted,
 }
@@ -211,15 +211,15 @@ impl Port {
         &mut self,
         from: (PeerId, LaneId),
         len: u64,
-        keeps_credit: bool,
+        holds_credit: bool,
         what: Waiting,
     ) {
         let step = match what {
-            Waiting::Held(held) => Step::Held { held, keeps_credit },
-            Waiting::Request(asked) => Step::Request(Box::new(Pending {
-                asked,
+            Waiting::Held(held) => Step::Held { held, holds_credit },
+            Waiting::Request(announced) => Step::Request(Box::new(Pending {
+                announced,
                 len,
-                keeps_credit,
+                holds_credit,
                 buffer: None,
             })),
         };
@@ -271,7 +271,7 @@ impl Port {
             .map_or(Match::Nothing, Match::Posted)
     }
 
-    /// Reserves a buffer for a message that needed it ([`Event::BufferWanted`]): the first from
+    /// Reserves a buffer for a message that needed it ([`Event::BufferNeeded`]): the first from
     /// that source that fits. Returns `false` if there is none.
     fn reserve(&mut self, posted: Posted) -> bool {
         if self.mode != Some(PortMode::InPlace) {
@@ -290,7 +290,7 @@ impl Port {
     }
 
     /// Requests a buffer for each request that arrived before the port was opened.
-    pub(crate) fn want_buffers(&self, port: PortId, ctx: &mut Context) {
+    pub(crate) fn request_buffers(&self, port: PortId, ctx: &mut Context) {
         let items = self.unexpected.iter();
         let wanting = items.filter_map(|((peer, _), item)| match &item.step {
             Step::Request(pending) => Some((item.stamp, peer, pending.len)),
@@ -299,7 +299,7 @@ impl Port {
         let mut wanting: Vec<_> = wanting.collect();
         wanting.sort_unstable();
         for (_, peer, len) in wanting {
-            ctx.emit(Event::BufferWanted { port, peer, len });
+            ctx.emit(Event::BufferNeeded { port, peer, len });
         }
     }
 
@@ -329,20 +329,21 @@ impl Port {
     }
 
     /// Takes the first waiting message that can be served now. Messages of one (peer, lane) are
-    /// served in order. A lane is skipped while it `owes` this port an earlier message that was
-    /// matched but is incomplete.
-    fn next_served(&mut self, owes: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
-        let place = self.first_waiting(owes, |peer, item| self.can_serve(peer, item))?;
+    /// served in order. A lane is skipped while it `has_undelivered` this port an earlier message
+    /// that was matched but is incomplete.
+    fn next_served(&mut self, has_undelivered: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
+        let place = self.first_waiting(has_undelivered, |peer, item| self.can_serve(peer, item))?;
         let ((peer, lane), front) = self.unexpected.front_mut(place)?;
         if let Step::Request(pending) = &mut front.step {
-            let (asked, len, keeps_credit) = (pending.asked, pending.len, pending.keeps_credit);
+            let (announced, len, holds_credit) =
+                (pending.announced, pending.len, pending.holds_credit);
             let own = pending.buffer.take();
             let posted = own.or_else(|| self.take_posted(peer))?;
             return Some(Served::Request(ServedRequest {
                 peer,
                 lane,
-                keeps_credit,
-                asked,
+                holds_credit,
+                announced,
                 len,
                 posted,
             }));
@@ -360,14 +361,14 @@ impl Port {
     fn take_held(
         &mut self,
         source: Option<PeerId>,
-        owes: impl Fn(PeerId, LaneId) -> bool,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
         fits: impl Fn(HeldId) -> bool,
     ) -> Option<TakenHeld> {
         // A receive that was posted earlier takes precedence.
         if self.mode != Some(PortMode::Posted) || !self.posted.is_empty() {
             return None;
         }
-        let place = self.first_waiting(owes, |peer, item| {
+        let place = self.first_waiting(has_undelivered, |peer, item| {
             source.is_none_or(|source| source == peer)
                 && !matches!(item.step, Step::Transferring(_))
         })?;
@@ -377,18 +378,18 @@ impl Port {
         }
     }
 
-    /// Finds the queue whose first message is the oldest that `wanted` accepts. Queues are left out
-    /// while their lane `owes` this port an earlier message.
+    /// Finds the queue whose first message is the oldest that `is_selected` accepts. Queues are
+    /// left out while their lane `has_undelivered` this port an earlier message.
     #[inline]
     fn first_waiting(
         &self,
-        owes: impl Fn(PeerId, LaneId) -> bool,
-        wanted: impl Fn(PeerId, &Unexpected) -> bool,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
+        is_selected: impl Fn(PeerId, &Unexpected) -> bool,
     ) -> Option<Place> {
         let mut first: Option<(u64, Place)> = None;
         for (place, (peer, lane), item) in self.unexpected.fronts() {
             let is_first = first.is_none_or(|(stamp, _)| item.stamp < stamp);
-            if is_first && wanted(peer, item) && !owes(peer, lane) {
+            if is_first && is_selected(peer, item) && !has_undelivered(peer, lane) {
                 first = Some((item.stamp, place));
             }
         }
@@ -399,13 +400,13 @@ impl Port {
     #[inline]
     fn pop_held(&mut self, place: Place) -> Option<TakenHeld> {
         let ((peer, lane), item) = self.unexpected.pop(place)?;
-        let Step::Held { held, keeps_credit } = item.step else {
+        let Step::Held { held, holds_credit } = item.step else {
             return None;
         };
         Some(TakenHeld {
             peer,
             lane,
-            keeps_credit,
+            holds_credit,
             held,
         })
     }
@@ -443,8 +444,8 @@ impl Port {
                 return true;
             }
             match &mut item.step {
-                Step::Held { held, keeps_credit } if remains.keeps_at(lane, &id.into()) => {
-                    *keeps_credit = false;
+                Step::Held { held, holds_credit } if remains.holds_at(lane, &id.into()) => {
+                    *holds_credit = false;
                     pool.leave(*held);
                     return true;
                 }
@@ -464,18 +465,18 @@ impl Port {
     /// Removes the waiting messages that are not being transferred.
     fn discard_waiting(&mut self, discarded: &mut Vec<Discarded>) {
         self.unexpected.retain(|(peer, lane), item| {
-            let (keeps_credit, len, what) = match &item.step {
+            let (holds_credit, len, what) = match &item.step {
                 Step::Transferring(_) => return true,
-                &Step::Held { held, keeps_credit } => (keeps_credit, 0, Waiting::Held(held)),
+                &Step::Held { held, holds_credit } => (holds_credit, 0, Waiting::Held(held)),
                 Step::Request(pending) => {
-                    let what = Waiting::Request(pending.asked);
-                    (pending.keeps_credit, pending.len, what)
+                    let what = Waiting::Request(pending.announced);
+                    (pending.holds_credit, pending.len, what)
                 }
             };
             discarded.push(Discarded {
                 peer,
                 lane,
-                keeps_credit,
+                holds_credit,
                 len,
                 what,
             });
@@ -544,9 +545,9 @@ impl Ports {
     pub(super) fn next_served(
         &mut self,
         id: PortId,
-        owes: impl Fn(PeerId, LaneId) -> bool,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
     ) -> Option<Served> {
-        let served = self.get_mut(id)?.next_served(owes)?;
+        let served = self.get_mut(id)?.next_served(has_undelivered)?;
         if let Served::Held(..) = served {
             self.waiting_count -= 1;
         }
@@ -558,10 +559,10 @@ impl Ports {
         &mut self,
         id: PortId,
         source: Option<PeerId>,
-        owes: impl Fn(PeerId, LaneId) -> bool,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
         fits: impl Fn(HeldId) -> bool,
     ) -> Option<TakenHeld> {
-        let taken = self.get_mut(id)?.take_held(source, owes, fits)?;
+        let taken = self.get_mut(id)?.take_held(source, has_undelivered, fits)?;
         self.waiting_count -= 1;
         Some(taken)
     }
@@ -659,7 +660,7 @@ impl Ports {
     }
 
     /// Returns true if a receive or a program's handler waits for a message that `peer` may send.
-    pub(crate) fn wants_from(&mut self, peer: PeerId) -> bool {
+    pub(crate) fn expects_from(&mut self, peer: PeerId) -> bool {
         let takes = |post: &Posted| post.source.is_none_or(|source| source == peer);
         self.iter_mut().any(|(id, port)| {
             let is_handled = port.mode == Some(PortMode::InPlace) && !id.system;
@@ -672,14 +673,14 @@ impl Ports {
         self.take_where(|posted| posted.source == Some(peer))
     }
 
-    /// Cancels the receives that are `wanted`.
-    pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
+    /// Cancels the receives that are `is_selected`.
+    pub(crate) fn take_where(&mut self, is_selected: impl Fn(&Posted) -> bool) -> Vec<OpId> {
         let mut ops = Vec::new();
         for (_, port) in self.iter_mut() {
             port.posted.retain(|posted| {
-                let goes = wanted(posted);
-                ops.extend(goes.then_some(posted.op));
-                !goes
+                let matches = is_selected(posted);
+                ops.extend(matches.then_some(posted.op));
+                !matches
             });
         }
         ops
@@ -690,10 +691,10 @@ impl Ports {
         let mut found = Vec::new();
         for (id, port) in self.iter_mut() {
             for lane in LaneId::ALL {
-                let is_whole = |item: &Unexpected| matches!(item.step, Step::Held { .. });
+                let is_complete = |item: &Unexpected| matches!(item.step, Step::Held { .. });
                 let waiting = port.unexpected.iter();
                 let count = waiting
-                    .filter(|(from, item)| *from == (peer, lane) && is_whole(item))
+                    .filter(|(from, item)| *from == (peer, lane) && is_complete(item))
                     .count();
                 if count > 0 {
                     found.push((id, lane, count));

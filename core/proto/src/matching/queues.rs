@@ -31,14 +31,14 @@ struct Queue<T> {
 pub(super) struct Queues<T> {
     sorted: Vec<Queue<T>>,
     /// Memory of a queue that has become empty, for the next one.
-    spare: VecDeque<T>,
+    recycled: VecDeque<T>,
 }
 
 impl<T> Default for Queues<T> {
     fn default() -> Self {
         Queues {
             sorted: Vec::new(),
-            spare: VecDeque::new(),
+            recycled: VecDeque::new(),
         }
     }
 }
@@ -76,7 +76,7 @@ impl<T> Queues<T> {
     /// Adds an empty queue for `from`, which has none.
     fn add(&mut self, from: From) -> usize {
         let (Ok(index) | Err(index)) = self.search(from);
-        let items = core::mem::take(&mut self.spare);
+        let items = core::mem::take(&mut self.recycled);
         self.sorted.insert(index, Queue { from, items });
         index
     }
@@ -114,7 +114,7 @@ impl<T> Queues<T> {
     fn remove(&mut self, index: usize) {
         let Queue { items, .. } = self.sorted.remove(index);
         if items.capacity() <= SHRINK_LEN_MIN {
-            self.spare = items;
+            self.recycled = items;
         }
     }
 

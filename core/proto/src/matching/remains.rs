@@ -22,7 +22,7 @@ pub(crate) struct Remains {
 }
 
 impl Remains {
-    pub(crate) fn keeps_at(&self, lane: LaneId, to: &Address) -> bool {
+    pub(crate) fn holds_at(&self, lane: LaneId, to: &Address) -> bool {
         let is_broken = |(other, at): &(LaneId, Address)| *other == lane && at.shares_queue(to);
         !self.broken.iter().any(is_broken)
     }
@@ -33,7 +33,7 @@ pub(crate) struct Discarded {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
     /// Set if it holds credit of its lane.
-    pub(crate) keeps_credit: bool,
+    pub(crate) holds_credit: bool,
     /// Length in bytes of a message that is not held here.
     pub(crate) len: u64,
     pub(crate) what: Waiting,

@@ -10,10 +10,10 @@ use core::time::Duration;
 /// Time without a message being taken after which a program that makes calls counts as waiting. It
 /// exceeds the time between two receives of a reading program, and is negligible once in half a
 /// megabyte.
-const LEND_AFTER: Span = Span::from_millis(1);
+const RETURN_CREDIT_AFTER: Span = Span::from_millis(1);
 /// Time between checks while memory is full. The checks of a program that computes for longer
 /// between calls are late and do not count.
-const LOOK_EVERY: Span = Span::from_millis(20);
+const CHECK_INTERVAL: Span = Span::from_millis(20);
 /// Time of full memory without a message taken, delivered or posted after which receives fail. A
 /// program that keeps polling is unlikely to compute for longer.
 const STUCK_FOR: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const STUCK_FOR: Duration = Duration::from_secs(5);
 /// late nevertheless, the system has stalled the process.
 const POLLING_TURNS: u32 = 64;
 /// Maximum time that one check counts for; a process may have been stopped before it.
-const LOOK_MAX: Duration = Duration::from_secs(1);
+const CHECK_SPAN_MAX: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -113,18 +113,18 @@ impl Shortage {
     }
 
     /// Returns the time at which the present check was due, if one is.
-    pub(crate) fn begin_look(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn begin_check(&mut self, now: Instant) -> Option<Instant> {
         if self.due.is_some_and(|due| now < due) {
             return None;
         }
         let (time, turn) = core::mem::replace(&mut self.last, (now, self.turn));
         self.passed = (now.since(time), self.turn.wrapping_sub(turn));
         let Some(due) = self.due else {
-            self.due = Some(now + LEND_AFTER);
+            self.due = Some(now + RETURN_CREDIT_AFTER);
             return None;
         };
         if self.away {
-            self.due = Some(now + LOOK_EVERY);
+            self.due = Some(now + CHECK_INTERVAL);
             return None;
         }
         Some(due)
@@ -152,29 +152,33 @@ impl Shortage {
         let before = core::mem::replace(&mut self.seen, seen);
         if before.0 != seen.0 {
             self.stuck_for = Duration::ZERO;
-            self.due = Some(now + LEND_AFTER);
+            self.due = Some(now + RETURN_CREDIT_AFTER);
             return None;
         }
         Some(before == seen)
     }
 
-    /// Ends a check that was `due`. `lent` is set if credit was returned early, `stuck` if peers
-    /// appear to be stuck for good. Returns true if that has lasted long enough to fail their
-    /// receives.
-    pub(crate) fn end_look(
+    /// Ends a check that was `due`. `returned_early` is set if credit was returned early, `stuck`
+    /// if peers appear to be stuck for good. Returns true if that has lasted long enough to fail
+    /// their receives.
+    pub(crate) fn end_check(
         &mut self,
         (now, due): (Instant, Instant),
-        lent: bool,
+        returned_early: bool,
         stuck: bool,
     ) -> bool {
-        let next = if lent { LEND_AFTER } else { LOOK_EVERY };
+        let next = if returned_early {
+            RETURN_CREDIT_AFTER
+        } else {
+            CHECK_INTERVAL
+        };
         self.due = Some(now + next);
         let (passed, turns) = self.passed;
         let ends = stuck && {
             let waits = self.in_call || turns >= POLLING_TURNS;
             self.stuck_for += match waits {
-                true => passed.min(LOOK_MAX),
-                false if now <= due + LOOK_EVERY => LOOK_EVERY.into(),
+                true => passed.min(CHECK_SPAN_MAX),
+                false if now <= due + CHECK_INTERVAL => CHECK_INTERVAL.into(),
                 false => Duration::ZERO,
             };
             self.stuck_for >= STUCK_FOR
@@ -194,24 +198,24 @@ mod tests {
     use super::*;
 
     /// Number of checks, 100 ms apart, until receives fail.
-    fn looks(in_call: bool, turns: u32) -> Option<u32> {
+    fn checks(in_call: bool, turns: u32) -> Option<u32> {
         let mut shortage = Shortage::default();
         shortage.note(PeerId(1));
         let mut now = Instant::from_nanos(1_000_000_000);
-        assert_eq!(shortage.begin_look(now), None);
-        (1..1000).find(|look| {
+        assert_eq!(shortage.begin_check(now), None);
+        (1..1000).find(|check| {
             now = now + Span::from_millis(100);
-            shortage.note_turn(look * turns, in_call);
-            let due = shortage.begin_look(now).unwrap();
-            shortage.end_look((now, due), false, true)
+            shortage.note_turn(check * turns, in_call);
+            let due = shortage.begin_check(now).unwrap();
+            shortage.end_check((now, due), false, true)
         })
     }
 
     // P4.15
     #[test]
-    fn late_looks_of_a_program_that_waits_count_for_the_time_that_has_passed() {
-        assert_eq!(looks(true, 1), Some(50));
-        assert_eq!(looks(false, POLLING_TURNS), Some(50));
-        assert_eq!(looks(false, 1), None, "it computes between its calls");
+    fn late_checks_count_elapsed_time_while_waiting() {
+        assert_eq!(checks(true, 1), Some(50));
+        assert_eq!(checks(false, POLLING_TURNS), Some(50));
+        assert_eq!(checks(false, 1), None, "it computes between its calls");
     }
 }

@@ -157,51 +157,51 @@ impl<T> TagQueue<T> {
         self.len -= 1;
     }
 
-    /// Finds the first `wanted` entry with this tag in its bin.
+    /// Finds the first `is_selected` entry with this tag in its bin.
     #[inline]
-    pub(crate) fn find_tag(&self, tag: u64, wanted: impl Fn(&T) -> bool) -> Option<u32> {
+    pub(crate) fn find_tag(&self, tag: u64, is_selected: impl Fn(&T) -> bool) -> Option<u32> {
         let head = self.bins.get(bin_of(tag))?.head;
-        self.find(head, |node| node.tag == tag && is(node, &wanted))
+        self.find(head, |node| node.tag == tag && is(node, &is_selected))
     }
 
-    /// Finds the first `wanted` entry in the list for all tags.
+    /// Finds the first `is_selected` entry in the list for all tags.
     #[inline]
-    pub(crate) fn find_any(&self, wanted: impl Fn(u64, &T) -> bool) -> Option<u32> {
+    pub(crate) fn find_any(&self, is_selected: impl Fn(u64, &T) -> bool) -> Option<u32> {
         self.find(self.all.head, |node| {
-            is(node, &|item: &T| wanted(node.tag, item))
+            is(node, &|item: &T| is_selected(node.tag, item))
         })
     }
 
-    /// Returns the places of all `wanted` entries, in the order of arrival.
-    pub(crate) fn places_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<u32> {
+    /// Returns the places of all `is_selected` entries, in the order of arrival.
+    pub(crate) fn places_where(&self, is_selected: impl Fn(&T) -> bool) -> Vec<u32> {
         let nodes = (0u32..).zip(&self.nodes);
         let mut places: Vec<u32> = nodes
-            .filter(|(_, node)| is(node, &wanted))
+            .filter(|(_, node)| is(node, &is_selected))
             .map(|(index, _)| index)
             .collect();
         places.sort_unstable_by_key(|&index| self.stamp(index));
         places
     }
 
-    /// Returns true if any entry is `wanted`.
-    pub(crate) fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
-        self.len > 0 && self.nodes.iter().any(|node| is(node, &wanted))
+    /// Returns true if any entry is `is_selected`.
+    pub(crate) fn any(&self, is_selected: impl Fn(&T) -> bool) -> bool {
+        self.len > 0 && self.nodes.iter().any(|node| is(node, &is_selected))
     }
 
-    /// Returns the number of `wanted` entries.
-    pub(crate) fn count_where(&self, wanted: impl Fn(u64, &T) -> bool) -> usize {
+    /// Returns the number of `is_selected` entries.
+    pub(crate) fn count_where(&self, is_selected: impl Fn(u64, &T) -> bool) -> usize {
         let nodes = self.nodes.iter();
         nodes
-            .filter(|node| is(node, &|item: &T| wanted(node.tag, item)))
+            .filter(|node| is(node, &|item: &T| is_selected(node.tag, item)))
             .count()
     }
 
     #[inline]
-    fn find(&self, head: u32, wanted: impl Fn(&Node<T>) -> bool) -> Option<u32> {
+    fn find(&self, head: u32, is_selected: impl Fn(&Node<T>) -> bool) -> Option<u32> {
         let mut index = head;
         while index != NONE {
             let node = &self.nodes[index as usize];
-            if wanted(node) {
+            if is_selected(node) {
                 return Some(index);
             }
             index = node.link.next;
@@ -241,8 +241,8 @@ impl<T> TagQueue<T> {
 }
 
 #[inline]
-fn is<T>(node: &Node<T>, wanted: &impl Fn(&T) -> bool) -> bool {
-    node.item.as_ref().is_some_and(wanted)
+fn is<T>(node: &Node<T>, is_selected: &impl Fn(&T) -> bool) -> bool {
+    node.item.as_ref().is_some_and(is_selected)
 }
 
 #[inline]
@@ -258,7 +258,7 @@ mod tests {
 
     /// Oracle: a plain list of (tag, listed, value), searched from the front.
     #[test]
-    fn it_finds_what_a_plain_list_finds() {
+    fn search_agrees_with_a_plain_list() {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
         let mut queue = TagQueue::default();
         let mut oracle: Vec<(u64, Listed, u32)> = Vec::new();

@@ -10,7 +10,7 @@
 use super::match_list::Arrived;
 use super::port::Waiting;
 use crate::base::narrow::narrow;
-use crate::base::request::Asked;
+use crate::base::request::Announced;
 use crate::{PeerId, Selector};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -79,7 +79,7 @@ struct Entry {
 
 const HAS_IMM: u8 = 1;
 const HIGH_LANE: u8 = 2;
-const KEEPS_CREDIT: u8 = 4;
+const HOLDS_CREDIT: u8 = 4;
 const IS_REQUEST: u8 = 8;
 const IS_FREE: u8 = 16;
 
@@ -112,7 +112,7 @@ pub(crate) struct UnexpectedList {
     all: List,
     /// Tag bits by which bins are chosen.
     key_mask: u64,
-    requests: Vec<(Asked, u64)>,
+    requests: Vec<(Announced, u64)>,
     free_requests: Vec<u32>,
     len: usize,
 }
@@ -151,7 +151,7 @@ impl UnexpectedList {
         }
         self.capacity() * size_of::<Entry>()
             + (self.by_sender.len() + self.by_tag.len()) * size_of::<List>()
-            + self.requests.len() * size_of::<(Asked, u64)>()
+            + self.requests.len() * size_of::<(Announced, u64)>()
     }
 
     /// Appends a message.
@@ -162,7 +162,7 @@ impl UnexpectedList {
         let index = self.free_place();
         let (what, is_request) = match arrived.what {
             Waiting::Held(held) => (held.0, 0),
-            Waiting::Request(asked) => (self.keep_request(asked, arrived.len), IS_REQUEST),
+            Waiting::Request(announced) => (self.hold_request(announced, arrived.len), IS_REQUEST),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         *self.at_mut(index) = Entry {
@@ -175,7 +175,7 @@ impl UnexpectedList {
             flags: is_request
                 | flag(arrived.match_bits.imm.is_some(), HAS_IMM)
                 | flag(arrived.lane == LaneId::High, HIGH_LANE)
-                | flag(arrived.keeps_credit, KEEPS_CREDIT),
+                | flag(arrived.holds_credit, HOLDS_CREDIT),
         };
         self.len += 1;
         for &kind in self.kinds() {
@@ -196,8 +196,8 @@ impl UnexpectedList {
     pub(crate) fn get(&self, index: u32) -> Arrived {
         let entry = self.at(index);
         let (what, len) = if entry.flags & IS_REQUEST != 0 {
-            let (asked, len) = self.requests[entry.what as usize];
-            (Waiting::Request(asked), len)
+            let (announced, len) = self.requests[entry.what as usize];
+            (Waiting::Request(announced), len)
         } else {
             let held = crate::HeldId(entry.what);
             (Waiting::Held(held), u64::from(entry.len))
@@ -215,14 +215,14 @@ impl UnexpectedList {
                 imm: (entry.flags & HAS_IMM != 0).then_some(entry.imm),
             },
             len,
-            keeps_credit: entry.flags & KEEPS_CREDIT != 0,
+            holds_credit: entry.flags & HOLDS_CREDIT != 0,
             what,
         }
     }
 
     /// Clears the credit mark of a message whose session has ended.
     pub(crate) fn forget_credit(&mut self, index: u32) {
-        self.at_mut(index).flags &= !KEEPS_CREDIT;
+        self.at_mut(index).flags &= !HOLDS_CREDIT;
     }
 
     /// Removes a message and returns it. Other messages may move to other places.
@@ -402,26 +402,26 @@ impl UnexpectedList {
     fn put_free(&mut self, index: u32) {
         let next = core::mem::replace(&mut self.free, index);
         let entry = self.at_mut(index);
-        debug_assert!(next != index, "a place is free twice");
+        debug_assert!(next != index, "a slot was freed twice");
         *entry = FREE;
         entry.links[ALL].next = next;
     }
 
-    fn keep_request(&mut self, asked: Asked, len: u64) -> u32 {
+    fn hold_request(&mut self, announced: Announced, len: u64) -> u32 {
         if let Some(index) = self.free_requests.pop() {
-            self.requests[index as usize] = (asked, len);
+            self.requests[index as usize] = (announced, len);
             return index;
         }
-        self.requests.push((asked, len));
+        self.requests.push((announced, len));
         narrow(self.requests.len() - 1)
     }
 
     #[inline]
-    fn search(&self, kind: usize, head: u32, wanted: impl Fn(&Entry) -> bool) -> Option<u32> {
+    fn search(&self, kind: usize, head: u32, is_selected: impl Fn(&Entry) -> bool) -> Option<u32> {
         let mut index = head;
         while index != NONE {
             let entry = self.at(index);
-            if wanted(entry) {
+            if is_selected(entry) {
                 return Some(index);
             }
             index = entry.links[kind].next;
@@ -502,7 +502,7 @@ mod tests {
                 imm: None,
             },
             len: 8,
-            keeps_credit: true,
+            holds_credit: true,
             what: Waiting::Held(HeldId(number)),
         }
     }
@@ -510,7 +510,7 @@ mod tests {
     fn number(arrived: &Arrived) -> u32 {
         match arrived.what {
             Waiting::Held(held) => held.0,
-            Waiting::Request(asked) => asked.sender_transfer,
+            Waiting::Request(announced) => announced.sender_transfer,
         }
     }
 
@@ -526,7 +526,7 @@ mod tests {
     /// Oracle: a plain list, searched from the front.
     // P11.3
     #[test]
-    fn it_finds_what_a_plain_list_finds() {
+    fn search_agrees_with_a_plain_list() {
         for seed in 0..4 {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let mut queue = UnexpectedList::new(Space::Tagged);
@@ -538,7 +538,7 @@ mod tests {
                     let mut new = message(rng.random_range(0..3), tag, value);
                     new.match_bits.imm = rng.random_bool(0.5).then_some(u64::from(value));
                     if rng.random_bool(0.1) {
-                        new.what = Waiting::Request(Asked {
+                        new.what = Waiting::Request(Announced {
                             sender_transfer: value,
                             remote_addr: 0,
                             fragment_len: 0,
@@ -551,18 +551,18 @@ mod tests {
                     continue;
                 }
                 let ignores = [0, 1 << 60, 1 << 60, 3, u64::MAX];
-                let wanted = selector(
+                let selector = selector(
                     rng.random_range(0..40),
                     ignores[rng.random_range(0..ignores.len())],
                     [None, Some(0), Some(2)][rng.random_range(0..3)],
                 );
                 let takes = |item: &Arrived| {
-                    (item.match_bits.tag | wanted.ignore) == (wanted.tag | wanted.ignore)
-                        && wanted.source.is_none_or(|source| source == item.peer)
+                    (item.match_bits.tag | selector.ignore) == (selector.tag | selector.ignore)
+                        && selector.source.is_none_or(|source| source == item.peer)
                 };
                 let expected = oracle.iter().position(takes);
                 let expected = expected.map(|at| oracle.remove(at));
-                let found = queue.find(&wanted).map(|index| queue.remove(index));
+                let found = queue.find(&selector).map(|index| queue.remove(index));
                 assert_eq!(
                     found.map(|item| number(&item)),
                     expected.map(|e| number(&e))
@@ -586,9 +586,9 @@ mod tests {
     }
 
     /// Number of entries that a receive visits before it finds its message.
-    fn looks(queue: &mut UnexpectedList, wanted: &Selector) -> usize {
-        let index = queue.find(wanted).unwrap();
-        let kind = if wanted.source.is_some() {
+    fn steps_of(queue: &mut UnexpectedList, selector: &Selector) -> usize {
+        let index = queue.find(selector).unwrap();
+        let kind = if selector.source.is_some() {
             BY_SENDER
         } else {
             BY_TAG
@@ -603,7 +603,7 @@ mod tests {
 
     // P11.3
     #[test]
-    fn one_of_a_million_is_found_among_a_few() {
+    fn one_of_a_million_is_found_in_few_steps() {
         const COUNT: u64 = 1_000_000;
         // Bits that MPI libraries reserve for themselves are in front of the tag.
         for ignore in [0, 0b11 << 60] {
@@ -614,7 +614,7 @@ mod tests {
             assert!(queue.table_len() as u64 / COUNT < 80);
             for tag in (0..COUNT).step_by(997) {
                 for source in [None, Some(1)] {
-                    let count = looks(&mut queue, &selector(tag, ignore, source));
+                    let count = steps_of(&mut queue, &selector(tag, ignore, source));
                     assert!(count < 40, "tag {tag}: {count} looks");
                 }
             }
@@ -624,12 +624,12 @@ mod tests {
         for number in 0..100_000 {
             queue.push(&message(number % 1000, 5, number));
         }
-        let count = looks(&mut queue, &selector(5, 0, Some(999)));
+        let count = steps_of(&mut queue, &selector(5, 0, Some(999)));
         assert!(count < 1000, "{count} looks");
     }
 
     #[test]
-    fn a_queue_that_is_read_gives_its_memory_back() {
+    fn drained_queue_frees_its_memory() {
         let mut queue = UnexpectedList::new(Space::Tagged);
         for tag in 0..100_000 {
             queue.push(&message(1, tag, 0));

@@ -27,7 +27,7 @@ const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
 /// Bytes of empty chunks kept for the next messages: two windows of long messages. More is returned
 /// to the allocator, so that a burst has no lasting effect.
-const SPARE_LEN_MAX: usize = 4 * 1024 * 1024;
+const FREE_CHUNKS_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Memory in bytes reserved for when the allocator fails, and not touched until then. It covers the
 /// messages that peers may still send with the credit they have (`crate::Limits::credit_len`).
 const RESERVE_LEN: usize = 1024 * 1024;
@@ -75,7 +75,7 @@ pub(crate) struct HeldPool {
     /// Bytes of the chunks that contain messages.
     total_len: usize,
     /// Bytes of the empty chunks.
-    spare_len: usize,
+    free_chunks_len: usize,
     /// Number of held messages.
     count: usize,
     /// Bytes of messages whose sessions have ended, including their queue entries.
@@ -90,10 +90,10 @@ impl HeldPool {
             None => self.add_chunk(class),
         };
         let Some(Some(chunk)) = self.chunks.get_mut(index as usize) else {
-            unreachable!("a chunk that is listed exists");
+            unreachable!("a listed chunk exists");
         };
         if chunk.used == 0 {
-            self.spare_len -= chunk.cost();
+            self.free_chunks_len -= chunk.cost();
             self.total_len += chunk.cost();
         }
         let slot = chunk.free_slot;
@@ -163,8 +163,8 @@ impl HeldPool {
         }
         if chunk.used == 0 {
             self.total_len -= chunk.cost();
-            self.spare_len += chunk.cost();
-            if self.spare_len > SPARE_LEN_MAX || self.is_exhausted {
+            self.free_chunks_len += chunk.cost();
+            if self.free_chunks_len > FREE_CHUNKS_LEN_MAX || self.is_exhausted {
                 self.free_chunk(index);
             }
         }
@@ -178,7 +178,7 @@ impl HeldPool {
         let len = &mut chunk.lens[(id.0 & SLOT_MASK) as usize];
         debug_assert!(
             *len & FREE_BIT == 0,
-            "held memory is kept after its release"
+            "held memory is marked after its release"
         );
         if *len & LEFT_BIT == 0 {
             *len |= LEFT_BIT;
@@ -207,7 +207,7 @@ impl HeldPool {
     fn room_for(&self, len: usize) -> Option<Vec<u8>> {
         #[cfg(test)]
         {
-            let used = self.total_len + self.spare_len;
+            let used = self.total_len + self.free_chunks_len;
             if self.allowed.is_some_and(|allowed| used + len > allowed) {
                 return None;
             }
@@ -251,7 +251,7 @@ impl HeldPool {
             bytes: vec![0; slot_len * count],
             lens: (0..=last).map(|slot| next(slot) | FREE_BIT).collect(),
         };
-        self.spare_len += chunk.cost();
+        self.free_chunks_len += chunk.cost();
         let index = match self.free_chunks.pop() {
             Some(index) => {
                 self.chunks[index as usize] = Some(chunk);
@@ -272,7 +272,7 @@ impl HeldPool {
         let Some(chunk) = self.chunks[index as usize].take() else {
             return;
         };
-        self.spare_len -= chunk.cost();
+        self.free_chunks_len -= chunk.cost();
         self.free_chunks.push(index);
         let open = &mut self.open[usize::from(chunk.class)];
         open.swap_remove(chunk.open_at as usize);
@@ -326,7 +326,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     #[test]
-    fn memory_is_counted_and_used_again() {
+    fn memory_is_counted_and_reused() {
         let mut pool = HeldPool::default();
         let a = pool.take(0);
         let b = pool.take(70_000);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn tiny_messages_cost_twenty_bytes_and_a_burst_leaves_no_mark() {
+    fn tiny_messages_cost_twenty_bytes_and_burst_memory_is_freed() {
         let mut pool = HeldPool::default();
         let ids: Vec<_> = (0..100_000).map(|_| pool.take(8)).collect();
         assert_eq!(pool.total_len().div_ceil(100_000), 21);
@@ -350,11 +350,11 @@ mod tests {
             pool.release(id);
         }
         assert_eq!(pool.total_len(), 0);
-        assert!(pool.spare_len <= SPARE_LEN_MAX);
+        assert!(pool.free_chunks_len <= FREE_CHUNKS_LEN_MAX);
     }
 
     #[test]
-    fn without_memory_the_reserve_is_used_and_filled_again() {
+    fn failed_allocation_uses_and_refills_the_reserve() {
         let mut pool = HeldPool {
             allowed: Some(RESERVE_LEN + 3 * 128 * 1024),
             ..HeldPool::default()
@@ -380,7 +380,7 @@ mod tests {
     /// A queue that doubles allocates all its memory at once, and a failure there cannot be
     /// reported.
     #[test]
-    fn memory_counts_as_exhausted_while_queues_can_still_double() {
+    fn memory_is_full_before_queues_cannot_double() {
         const ALLOWED: usize = 16 * 1024 * 1024;
         for len in [0, 8, 100, 16_000] {
             let mut pool = HeldPool {
@@ -391,15 +391,15 @@ mod tests {
                 pool.take(len);
             }
             let queues = pool.count * WAITING_LEN;
-            let wanted = pool.total_len + queues + MARGIN_LEN;
+            let needed = pool.total_len + queues + MARGIN_LEN;
             // The chunk that detected exhaustion exists too, and the reserve is free for it.
-            assert!(wanted <= ALLOWED + RESERVE_LEN / 2, "{len}: too late");
-            assert!(wanted > ALLOWED - RESERVE_LEN, "{len}: too early");
+            assert!(needed <= ALLOWED + RESERVE_LEN / 2, "{len}: too late");
+            assert!(needed > ALLOWED - RESERVE_LEN, "{len}: too early");
         }
     }
 
     #[test]
-    fn each_message_keeps_its_bytes_whatever_others_do() {
+    fn messages_do_not_overwrite_each_other() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let mut pool = HeldPool::default();
         let mut held: Vec<(HeldId, u8, usize)> = Vec::new();

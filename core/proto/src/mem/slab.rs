@@ -81,11 +81,11 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Returns the keys of the entries that satisfy `wanted`.
-    pub(crate) fn keys_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<u32> {
+    /// Returns the keys of the entries that satisfy `is_selected`.
+    pub(crate) fn keys_where(&self, is_selected: impl Fn(&T) -> bool) -> Vec<u32> {
         let mut keys = Vec::new();
         for (index, place) in self.places.iter().enumerate() {
-            if place.value.as_ref().is_some_and(&wanted) {
+            if place.value.as_ref().is_some_and(&is_selected) {
                 keys.push(place.generation << INDEX_BITS | narrow::<_, u32>(index));
             }
         }
@@ -107,7 +107,7 @@ mod tests {
 
     // P5.5
     #[test]
-    fn a_removed_key_finds_nothing_even_when_its_place_is_used_again() {
+    fn removed_key_is_invalid_after_slot_reuse() {
         let mut slab = Slab::new();
         let first = slab.insert('a').unwrap();
         assert_ne!(first, 0);

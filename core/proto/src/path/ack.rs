@@ -205,7 +205,7 @@ impl RxWindow {
     /// Schedules an acknowledgement: at once after a new gap or `every` frames, otherwise after
     /// `delay`. Returns true if it is due at once. `P3.5`
     #[inline]
-    pub(crate) fn owe(&mut self, now: Instant, every: u32, delay: Span) -> bool {
+    pub(crate) fn schedule(&mut self, now: Instant, every: u32, delay: Span) -> bool {
         let prompt = self.has_new_gap || self.unacked_count >= every;
         self.set_due(if prompt { now } else { now + delay });
         prompt
@@ -409,7 +409,7 @@ mod tests {
                 "has arrived"
             );
         }
-        let [skip, wanted, chance, ..] = random.to_le_bytes().map(u32::from);
+        let [skip, share, chance, ..] = random.to_le_bytes().map(u32::from);
         if chance >= 16 {
             return;
         }
@@ -417,7 +417,7 @@ mod tests {
         let num = start.wrapping_add(first);
         let most = window.run_max(num);
         assert_eq!(most == 0, window.check(num).is_err());
-        let count = most.min(wanted % 101);
+        let count = most.min(share % 101);
         if count == 0 {
             return;
         }
@@ -466,7 +466,7 @@ mod tests {
 
     // P3.5
     #[test]
-    fn a_gap_is_told_at_once_and_once() {
+    fn gap_is_acknowledged_once_and_at_once() {
         let now = Instant::from_nanos(1000);
         let mut window = RxWindow::new(1024);
         let mut came = |nums: core::ops::Range<u32>| {
@@ -474,7 +474,7 @@ mod tests {
                 1 => window.insert(now, nums.start, 0),
                 _ => window.insert_run(now, nums.start, nums.end - nums.start, 0),
             }
-            let prompt = window.owe(now, 64, Span::from_micros(50));
+            let prompt = window.schedule(now, 64, Span::from_micros(50));
             assert_eq!(prompt, window.due() == now);
             if prompt {
                 acked(&mut window);
@@ -483,7 +483,7 @@ mod tests {
         };
         assert!(!came(0..10));
         assert!(came(11..20), "10 is missing");
-        assert!(!came(20..30) && !came(30..31), "that was told");
+        assert!(!came(20..30) && !came(30..31), "already acknowledged");
         assert!(came(32..33), "31 is missing");
         assert!(!came(10..11) && !came(31..32), "all have come");
         assert!(!came(33..40));

@@ -71,7 +71,7 @@ pub(crate) struct Congestion {
     /// In this round: frames that the peer reported as marked.
     marked: u32,
     /// Total count of marked frames that the peer reported last.
-    ecn_told: u32,
+    ecn_reported: u32,
     /// Smoothed share of marked frames, in units of 1/[`SHARE_ONE`].
     share: u32,
     /// Set if marks shrank the window in the last round. Marks of frames that were then in flight
@@ -96,7 +96,7 @@ impl Congestion {
             least_lost: 0,
             bound: false,
             marked: 0,
-            ecn_told: 0,
+            ecn_reported: 0,
             // Initial value: the first marks halve the window.
             share: SHARE_ONE,
             obeyed: false,
@@ -117,11 +117,11 @@ impl Congestion {
     /// Handles the peer's count of marked frames and returns its increase. Ignores a count that a
     /// later one has overtaken.
     pub(crate) fn on_ecn_count(&mut self, count: u32) -> u32 {
-        let more = count.wrapping_sub(self.ecn_told);
+        let more = count.wrapping_sub(self.ecn_reported);
         if more >= 1 << 31 {
             return 0;
         }
-        self.ecn_told = count;
+        self.ecn_reported = count;
         self.marked = self.marked.saturating_add(more);
         more
     }
@@ -281,7 +281,7 @@ mod tests {
 
     // P3.13
     #[test]
-    fn loss_by_chance_changes_nothing_and_heavy_loss_shrinks_in_proportion() {
+    fn random_loss_is_tolerated_and_heavy_loss_shrinks_window() {
         let mut congestion = Congestion::new(44);
         assert_eq!(rounds(&mut congestion, 5, Span::ZERO, 6), 2848);
         assert_eq!(rounds(&mut congestion, 1, Span::ZERO, 25), 2848 * 4 / 5);
@@ -291,7 +291,7 @@ mod tests {
     /// Runs rounds of a full window in which `marked` of 100 frames were marked.
     fn marked_rounds(congestion: &mut Congestion, count: u32, marked: u32) -> usize {
         for _ in 0..count {
-            congestion.on_ecn_count(congestion.ecn_told.wrapping_add(marked));
+            congestion.on_ecn_count(congestion.ecn_reported.wrapping_add(marked));
             rounds(congestion, 1, Span::ZERO, 0);
         }
         congestion.window()
@@ -299,7 +299,7 @@ mod tests {
 
     // P3.14
     #[test]
-    fn marks_shrink_the_window_by_half_of_their_share_once_a_round_trip() {
+    fn marks_shrink_window_by_half_their_share_once_per_rtt() {
         let mut congestion = Congestion::new(44);
         // After many rounds without a mark the share is 0 again.
         assert_eq!(rounds(&mut congestion, 200, Span::ZERO, 0), 2848);
@@ -331,13 +331,13 @@ mod tests {
             let window = rounds(&mut congestion, 1, Span::ZERO, 0);
             assert!((8..=2848).contains(&window), "{window}");
         }
-        let marked = congestion.ecn_told;
+        let marked = congestion.ecn_reported;
         assert_eq!(
             congestion.on_ecn_count(marked.wrapping_sub(1)),
             0,
             "overtaken"
         );
-        assert_eq!(congestion.on_ecn_count(marked), 0, "said twice");
+        assert_eq!(congestion.on_ecn_count(marked), 0, "reported twice");
         rounds(&mut congestion, 1, Span::ZERO, 0);
         let before = congestion.window();
         assert!(rounds(&mut congestion, 4, Span::ZERO, 0) > before);
@@ -345,7 +345,7 @@ mod tests {
 
     // P3.7, P3.13
     #[test]
-    fn waiting_for_a_process_is_no_queue_and_loss_is_heard_all_the_same() {
+    fn receiver_delay_is_not_queueing_but_loss_counts() {
         let mut congestion = Congestion::new(44);
         let mut round = |lost| {
             let now = congestion.round_at + Span::from_millis(1);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn unused_window_does_not_grow() {
         let mut congestion = Congestion::new(44);
         congestion.on_sample(BASE);
         let now = Instant::from_nanos(1_000_000_000);
@@ -397,7 +397,7 @@ mod tests {
 
     // P3.13
     #[test]
-    fn loss_that_no_smaller_window_ends_leaves_the_window_large() {
+    fn window_stays_large_if_shrinking_does_not_reduce_loss() {
         for (percent, least) in [(1, 2800), (5, 2000), (10, 88), (20, 88), (30, 88)] {
             let mut congestion = Congestion::new(44);
             let mean = random_rounds(&mut congestion, 2000, percent, 2848);
@@ -407,7 +407,7 @@ mod tests {
 
     // P3.13
     #[test]
-    fn loss_by_a_shallow_queue_still_shrinks_the_window() {
+    fn loss_in_a_shallow_queue_shrinks_the_window() {
         for percent in [0, 1, 5, 20] {
             let mut congestion = Congestion::new(44);
             let mean = random_rounds(&mut congestion, 2000, percent, 60);
@@ -417,7 +417,7 @@ mod tests {
 
     // P3.13
     #[test]
-    fn a_share_that_was_lost_by_chance_is_forgotten_when_it_ends() {
+    fn random_loss_estimate_resets_when_loss_ends() {
         let mut congestion = Congestion::new(44);
         random_rounds(&mut congestion, 400, 25, 2848);
         assert!(congestion.chance > SHARE_ONE / 8, "{}", congestion.chance);

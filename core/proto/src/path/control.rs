@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control records: grants, ends of transfers and answers, which are sent with the next frame to
+//! Control records: grants, ends of transfers and replies, which are sent with the next frame to
 //! the peer.
 
 use alloc::collections::VecDeque;
 use portolan_wire::{
-    DONE_LEN, Done, DoneStatus, GRANT_LEN, Grant, REMOTE_ANSWER_LEN, REMOTE_SOURCE_LEN,
-    RemoteAnswer, RemoteSource,
+    DONE_LEN, Done, DoneStatus, GRANT_LEN, Grant, REMOTE_REPLY_LEN, REMOTE_SOURCE_LEN, RemoteReply,
+    RemoteSource,
 };
 
 /// Record that waits for a frame.
@@ -13,7 +13,7 @@ use portolan_wire::{
 pub(crate) enum Control {
     Grant(Grant),
     Done(Done),
-    Answer(RemoteAnswer),
+    Reply(RemoteReply),
     Source(RemoteSource),
 }
 
@@ -21,7 +21,7 @@ pub(crate) enum Control {
 const CONTROL_LEN_MAX: usize = GRANT_LEN;
 const _: () = assert!(
     CONTROL_LEN_MAX >= DONE_LEN
-        && CONTROL_LEN_MAX >= REMOTE_ANSWER_LEN
+        && CONTROL_LEN_MAX >= REMOTE_REPLY_LEN
         && CONTROL_LEN_MAX >= REMOTE_SOURCE_LEN
 );
 
@@ -71,9 +71,9 @@ impl ControlQueue {
                     done.emit(out);
                     DONE_LEN
                 }
-                Control::Answer(answer) => {
-                    answer.emit(out);
-                    REMOTE_ANSWER_LEN
+                Control::Reply(reply) => {
+                    reply.emit(out);
+                    REMOTE_REPLY_LEN
                 }
                 Control::Source(source) => {
                     source.emit(out);

@@ -141,7 +141,7 @@ impl DormantPaths {
         Some(PathStatus {
             link,
             up: true,
-            answered: path.probe.best().is_some(),
+            validated: path.probe.best().is_some(),
             small: self.small == Some(link),
             bulk: self.bulk == Some(link),
             frame_len: path.frame_len as usize,

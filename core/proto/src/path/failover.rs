@@ -7,7 +7,7 @@ use super::{Contents, Path, Paths, TxState};
 use crate::base::time::Span;
 use crate::{Instant, LinkId};
 
-/// Time for the answers of one round. A sleeping peer answers within it. A peer that is not running
+/// Time for the replies of one round. A sleeping peer answers within it. A peer that is not running
 /// answers on no path, and no path is blamed.
 const ROUND: Span = Span::from_millis(10);
 
@@ -15,7 +15,7 @@ const ROUND: Span = Span::from_millis(10);
 const ROUNDS: u8 = MISSES + 1;
 
 /// Consecutive rounds that a path may miss before it is abandoned. With 20 % loss, one probed path
-/// in twenty is abandoned in vain, and returns with the next answer.
+/// in twenty is abandoned in vain, and returns with the next reply.
 const MISSES: u8 = 3;
 
 /// Pause between probes on an abandoned path, or on all if none answered, and how often it doubles.
@@ -51,8 +51,8 @@ impl Default for Suspicion {
 /// Result of the rounds for one path.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    asked_at: Option<Instant>,
-    answered: bool,
+    queried_at: Option<Instant>,
+    has_replied: bool,
     misses: u8,
     /// Set while the path is abandoned for another, until it answers.
     silent: bool,
@@ -63,8 +63,8 @@ pub(crate) struct Standing {
 impl Default for Standing {
     fn default() -> Self {
         Standing {
-            asked_at: None,
-            answered: false,
+            queried_at: None,
+            has_replied: false,
             misses: 0,
             silent: false,
             retry_at: Instant::NEVER,
@@ -96,7 +96,7 @@ impl Path {
         if now < self.standing.retry_at {
             return;
         }
-        self.probe.ask();
+        self.probe.send_keepalive();
         let pause = RETRY.doubled(self.standing.retries.min(RETRY_DOUBLINGS));
         self.standing.retries += 1;
         self.standing.retry_at = now + pause;
@@ -162,8 +162,8 @@ impl Paths {
         let someone = self.by_link.iter().flatten();
         let someone = someone
             .filter(|path| path.is_usable())
-            .any(|path| path.standing.answered);
-        let (mut blamed, mut asked) = (None, false);
+            .any(|path| path.standing.has_replied);
+        let (mut blamed, mut has_probed) = (None, false);
         for path in self
             .by_link
             .iter_mut()
@@ -172,12 +172,12 @@ impl Paths {
         {
             let acked_at = path.loss.acked_at();
             let standing = &mut path.standing;
-            let Some(asked_at) = standing.asked_at.take() else {
+            let Some(queried_at) = standing.queried_at.take() else {
                 continue;
             };
-            asked = true;
+            has_probed = true;
             // Frames received on a path in only one direction are acknowledged on another.
-            if standing.answered || acked_at > asked_at {
+            if standing.has_replied || acked_at > queried_at {
                 standing.misses = 0;
             } else if someone {
                 standing.misses += 1;
@@ -191,7 +191,7 @@ impl Paths {
         }
         if someone {
             self.suspicion.quiet_count = 0;
-        } else if self.suspicion.rounds_left == 0 || asked && self.suspicion.quiet_count > 0 {
+        } else if self.suspicion.rounds_left == 0 || has_probed && self.suspicion.quiet_count > 0 {
             // The peer does not poll. One round is enough to detect that it still does not.
             self.suspicion.rounds_left = 0;
             let pause = RETRY.doubled(self.suspicion.quiet_count.min(RETRY_DOUBLINGS));
@@ -215,18 +215,18 @@ impl Paths {
             .flatten()
             .filter(|path| path.is_usable())
         {
-            path.standing.asked_at = Some(now);
-            path.standing.answered = false;
-            path.probe.ask();
+            path.standing.queried_at = Some(now);
+            path.standing.has_replied = false;
+            path.probe.send_keepalive();
         }
     }
 
-    /// Handles the answer on this path to a probe that measures nothing.
-    pub(super) fn on_asked_answered(&mut self, link: LinkId, preferred: Option<LinkId>) {
+    /// Handles the reply on this path to a probe that measures nothing.
+    pub(super) fn on_keepalive_reply(&mut self, link: LinkId, preferred: Option<LinkId>) {
         let Some(path) = self.get_mut(link) else {
             return;
         };
-        path.standing.answered = true;
+        path.standing.has_replied = true;
         if path.standing.silent {
             path.resume();
             self.choose(preferred);

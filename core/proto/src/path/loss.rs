@@ -405,7 +405,7 @@ mod tests {
 
     // P3.8
     #[test]
-    fn numbers_beyond_a_full_bitmap_are_not_taken_for_lost() {
+    fn numbers_beyond_the_bitmap_are_not_declared_lost() {
         let params = LinkParams {
             frame_len_max: 1472,
             segments_max: 44,
@@ -417,18 +417,18 @@ mod tests {
         };
         let mut path = Path::new(LinkId::UDP, params, 2048);
         let sent_at = Instant::from_nanos(1_000_000);
-        let told_max: u32 = narrow(WORDS_MAX * 64);
-        for _ in 0..told_max + 500 {
+        let reported_max: u32 = narrow(WORDS_MAX * 64);
+        for _ in 0..reported_max + 500 {
             path.number(sent_at, Contents::Nothing, 1472);
         }
         // All but the first have arrived.
-        let told = |word_count: usize, base| Ack {
+        let ack_of = |word_count: usize, base| Ack {
             path: 1,
             word_count: narrow(word_count),
             echo_attempt: 0,
             delay_us: 0,
             base,
-            echo_num: told_max + 499,
+            echo_num: reported_max + 499,
         };
         let mut ack = |after: Span, ack: &Ack| {
             let words = [0xff; WORDS_MAX * 8];
@@ -437,11 +437,16 @@ mod tests {
             path.lost.iter().copied().collect::<Vec<_>>()
         };
         let times = [Span::from_micros(20), Span::from_millis(20)];
-        assert!(ack(times[0], &told(WORDS_MAX, 0)).is_empty(), "too early");
-        assert_eq!(ack(times[1], &told(WORDS_MAX, 0)), [0]);
-        assert_eq!(path.frame_counts(), (499, told_max as usize + 500));
-        path.on_ack(sent_at + times[1], &told(0, told_max + 500), &[], |_, _| {})
-            .unwrap();
+        assert!(ack(times[0], &ack_of(WORDS_MAX, 0)).is_empty(), "too early");
+        assert_eq!(ack(times[1], &ack_of(WORDS_MAX, 0)), [0]);
+        assert_eq!(path.frame_counts(), (499, reported_max as usize + 500));
+        path.on_ack(
+            sent_at + times[1],
+            &ack_of(0, reported_max + 500),
+            &[],
+            |_, _| {},
+        )
+        .unwrap();
         assert_eq!(path.frame_counts(), (0, 0));
     }
 }

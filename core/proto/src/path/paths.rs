@@ -3,7 +3,7 @@
 
 use super::congestion::Congestion;
 use super::failover::{Suspicion, TIMEOUTS};
-use super::probe::ProbeAnswer;
+use super::probe::ProbeReply;
 use super::{Path, Paths};
 use crate::base::config::Times;
 use crate::base::context::Context;
@@ -159,7 +159,7 @@ impl Paths {
         Some(PathStatus {
             link,
             up: path.is_usable(),
-            answered: path.probe.best().is_some(),
+            validated: path.probe.best().is_some(),
             small: self.is_small(link),
             bulk: self.is_bulk(link),
             frame_len: path.frame_len,
@@ -173,11 +173,11 @@ impl Paths {
     /// Probes the peer on the path of small messages, if that is a network. A probe wakes a
     /// sleeping peer, and a peer that has given up the session replies with a reset on any path.
     /// `P9.3`
-    pub(crate) fn ask(&mut self) {
+    pub(crate) fn send_keepalive(&mut self) {
         if let Some(path) = self.small_mut()
             && !path.is_lossless()
         {
-            path.probe.ask();
+            path.probe.send_keepalive();
         }
     }
 
@@ -243,26 +243,26 @@ impl Paths {
         }
     }
 
-    /// Handles an answer to a probe on `link`. Returns the new frame length if it has shrunk;
+    /// Handles a reply to a probe on `link`. Returns the new frame length if it has shrunk;
     /// longer frames must be moved.
-    pub(crate) fn on_probe_answered(
+    pub(crate) fn on_probe_reply(
         &mut self,
         now: Instant,
         link: LinkId,
         nonce: u32,
         preferred: Option<LinkId>,
     ) -> Option<usize> {
-        match self.get_mut(link)?.on_probe_answered(now, nonce) {
-            ProbeAnswer::Stale => None,
-            ProbeAnswer::SignOfLife => {
-                self.on_asked_answered(link, preferred);
+        match self.get_mut(link)?.on_probe_reply(now, nonce) {
+            ProbeReply::Stale => None,
+            ProbeReply::SignOfLife => {
+                self.on_keepalive_reply(link, preferred);
                 None
             }
-            ProbeAnswer::Measured => {
+            ProbeReply::Measured => {
                 self.choose(preferred);
                 None
             }
-            ProbeAnswer::Shrunk(frame_len) => {
+            ProbeReply::Shrunk(frame_len) => {
                 self.choose(preferred);
                 Some(frame_len)
             }

@@ -32,16 +32,16 @@ const LENGTHS: [usize; 3] = [1472, 1400, FRAME_LEN_SAFE];
 /// Minimum length, tried only when frames no longer pass that passed before.
 const LENGTH_LEAST: usize = crate::path::FRAME_LEN_LEAST;
 
-/// Flag in the nonces of probes that measure nothing and only request an answer.
-const ASKED: u32 = 1 << 31;
+/// Flag in the nonces of probes that measure nothing and only request a reply.
+const KEEPALIVE: u32 = 1 << 31;
 
 /// Unanswered attempts at a suspected length after which the suspicion is dropped: the path is
 /// silent, not narrow.
 const SILENCE_MAX: u8 = 12;
 
-/// Maximum number of answers that may wait. A peer may probe for a length and for a sign of life at
+/// Maximum number of replies that may wait. A peer may probe for a length and for a sign of life at
 /// once.
-const ANSWERS_MAX: usize = 4;
+const REPLIES_MAX: usize = 4;
 
 /// Pause before a path that became narrower is tried at its former length again. `P6.2`
 const REGROW: Span = Span::from_millis(10_000);
@@ -55,7 +55,7 @@ pub(crate) struct ProbeState {
     trying: usize,
     tries: u8,
     rounds: u8,
-    /// Shortest round trip of a probe and its answer, both on this path.
+    /// Shortest round trip of a probe and its reply, both on this path.
     best: Option<Span>,
     nonce: u32,
     sent_at: Instant,
@@ -63,9 +63,9 @@ pub(crate) struct ProbeState {
     /// Set if a probe is to be sent now.
     due: bool,
     /// Nonces of probes to be answered.
-    answers: VecDeque<u32>,
+    replies: VecDeque<u32>,
     /// Set if a probe for a sign of life is to be sent; it measures nothing.
-    asked: bool,
+    keepalive_due: bool,
     /// Set while the current length is suspected: it is tried again, then shorter ones.
     suspected: bool,
     /// State of the suspicion: whether a short frame was answered, and the number of unanswered
@@ -96,17 +96,17 @@ impl ProbeMemory {
 }
 
 impl ProbeState {
-    /// Returns the shortest round trip of a probe and its answer, both on this path.
+    /// Returns the shortest round trip of a probe and its reply, both on this path.
     pub(super) fn best(&self) -> Option<Span> {
         self.best
     }
 
     /// Schedules a probe for a sign of life on this path.
-    pub(super) fn ask(&mut self) {
-        self.asked = true;
+    pub(super) fn send_keepalive(&mut self) {
+        self.keepalive_due = true;
     }
 
-    /// Returns the compact state; `None` while a probe or an answer is pending.
+    /// Returns the compact state; `None` while a probe or a reply is pending.
     pub(crate) fn memory(&self) -> Option<ProbeMemory> {
         let settled = !self.waiting && !self.suspected && !self.has_due();
         settled.then_some(ProbeMemory {
@@ -127,7 +127,7 @@ impl ProbeState {
     }
 
     pub(crate) fn has_due(&self) -> bool {
-        self.due || self.asked || !self.answers.is_empty()
+        self.due || self.keepalive_due || !self.replies.is_empty()
     }
 
     /// Stops all measurements.
@@ -192,13 +192,13 @@ impl Path {
         if self.probe.trying == 0 && self.probe.rounds >= ROUNDS {
             return;
         }
-        self.probe.nonce = self.probe.nonce.wrapping_add(1) & !ASKED;
+        self.probe.nonce = self.probe.nonce.wrapping_add(1) & !KEEPALIVE;
         self.probe.sent_at = now;
         self.probe.waiting = true;
         self.probe.due = true;
         if self.probe.suspected {
             self.probe.short_passed = false;
-            self.probe.asked = true;
+            self.probe.keepalive_due = true;
         }
     }
 
@@ -246,22 +246,22 @@ impl Path {
         hint.or_else(|| lengths.find(|&len| len < trying))
     }
 
-    /// Schedules the answer to the peer's probe on this path. `P6.4`
-    pub(crate) fn on_probe_asked(&mut self, nonce: u32) {
-        if self.probe.answers.len() < ANSWERS_MAX {
-            self.probe.answers.push_back(nonce);
+    /// Schedules the reply to the peer's probe on this path. `P6.4`
+    pub(crate) fn on_probe_request(&mut self, nonce: u32) {
+        if self.probe.replies.len() < REPLIES_MAX {
+            self.probe.replies.push_back(nonce);
         }
     }
 
-    /// Handles the peer's answer; returns `true` if the choice of paths, or the frame length, may
+    /// Handles the peer's reply; returns `true` if the choice of paths, or the frame length, may
     /// change.
-    fn on_answer(&mut self, now: Instant, nonce: u32) -> bool {
+    fn on_reply(&mut self, now: Instant, nonce: u32) -> bool {
         if !self.probe.waiting || nonce != self.probe.nonce {
             return false;
         }
         if self.probe.trying == 0 {
             let sample = now.span_since(self.probe.sent_at);
-            // A later answer measures how long the peer did not poll.
+            // A later reply measures how long the peer did not poll.
             if sample <= PATIENCE {
                 self.rtt.on_sample(sample);
                 self.probe.best = Some(self.probe.best.map_or(sample, |best| best.min(sample)));
@@ -279,21 +279,21 @@ impl Path {
         true
     }
 
-    /// Handles an answer to a probe on this path.
-    pub(super) fn on_probe_answered(&mut self, now: Instant, nonce: u32) -> ProbeAnswer {
-        if nonce & ASKED != 0 {
+    /// Handles a reply to a probe on this path.
+    pub(super) fn on_probe_reply(&mut self, now: Instant, nonce: u32) -> ProbeReply {
+        if nonce & KEEPALIVE != 0 {
             self.probe.short_passed = true;
-            return ProbeAnswer::SignOfLife;
+            return ProbeReply::SignOfLife;
         }
         let before = self.frame_len;
-        match self.on_answer(now, nonce) {
-            false => ProbeAnswer::Stale,
-            true if self.frame_len < before => ProbeAnswer::Shrunk(self.frame_len),
-            true => ProbeAnswer::Measured,
+        match self.on_reply(now, nonce) {
+            false => ProbeReply::Stale,
+            true if self.frame_len < before => ProbeReply::Shrunk(self.frame_len),
+            true => ProbeReply::Measured,
         }
     }
 
-    /// Writes the next probe or answer, if any is due.
+    /// Writes the next probe or reply, if any is due.
     pub(crate) fn emit_probe(
         &mut self,
         now: Instant,
@@ -302,14 +302,14 @@ impl Path {
     ) -> Option<Outgoing> {
         let probe = &mut self.probe;
         let short = FRAME_HEADER_LEN + PROBE_LEN;
-        let (reply, nonce, frame_len) = if let Some(nonce) = probe.answers.pop_front() {
+        let (reply, nonce, frame_len) = if let Some(nonce) = probe.replies.pop_front() {
             (true, nonce, short)
         } else if probe.due {
             probe.due = false;
             probe.sent_at = now;
             (false, probe.nonce, probe.trying.max(short))
-        } else if core::mem::take(&mut probe.asked) {
-            (false, probe.nonce | ASKED, short)
+        } else if core::mem::take(&mut probe.keepalive_due) {
+            (false, probe.nonce | KEEPALIVE, short)
         } else {
             return None;
         };
@@ -331,9 +331,9 @@ impl Path {
     }
 }
 
-/// Result of an answer to a probe.
+/// Result of a reply to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProbeAnswer {
+pub(super) enum ProbeReply {
     Stale,
     /// The path works.
     SignOfLife,

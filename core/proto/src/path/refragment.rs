@@ -12,8 +12,8 @@ use crate::mem::slot::SlotPool;
 use alloc::vec::Vec;
 use portolan_wire::{
     BULK_HEADER_LEN, CHUNK_LEN, FRAME_HEADER_LEN, Fragment, LABEL_LEN_MAX, MESSAGE_LEN_MAX,
-    Message, REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_WRITE_LEN, RTS_LEN, Record,
-    Records, RemoteAnswer, RemoteWrite,
+    Message, REMOTE_GET_LEN, REMOTE_REPLY_LEN, REMOTE_RTS_LEN, REMOTE_WRITE_LEN, RTS_LEN, Record,
+    Records, RemoteReply, RemoteWrite,
 };
 
 /// Bytes before a part of a bulk fragment, which is sent as a chunk in a data frame.
@@ -209,7 +209,7 @@ impl Mover<'_> {
                     get.emit(&mut bytes);
                     self.move_record(get.head.lane.index(), true, &[&bytes]);
                 }
-                Record::RemoteAnswer(answer) => self.move_answer(&answer, payload),
+                Record::RemoteReply(reply) => self.move_reply(&reply, payload),
                 Record::RemoteSource(source) => self.moved.controls.push(Control::Source(source)),
                 // A newer record will be sent anyway.
                 Record::Ack(_) | Record::Marks(_) | Record::Probe(_) | Record::Chunk(_) => {}
@@ -256,18 +256,18 @@ impl Mover<'_> {
         }
     }
 
-    fn move_answer(&mut self, answer: &RemoteAnswer, payload: &[u8]) {
-        let room = self.payload_room(REMOTE_ANSWER_LEN);
+    fn move_reply(&mut self, reply: &RemoteReply, payload: &[u8]) {
+        let room = self.payload_room(REMOTE_REPLY_LEN);
         for (off, len) in cut_points(payload.len(), room) {
-            let mut header = [0; REMOTE_ANSWER_LEN];
-            RemoteAnswer {
+            let mut header = [0; REMOTE_REPLY_LEN];
+            RemoteReply {
                 len: narrow(len),
-                part_off: answer.part_off + narrow::<_, u32>(off),
-                ..*answer
+                part_off: reply.part_off + narrow::<_, u32>(off),
+                ..*reply
             }
             .emit(&mut header);
             let parts = [&header[..], &payload[off..off + len]];
-            self.move_record(answer.lane.index(), true, &parts);
+            self.move_record(reply.lane.index(), true, &parts);
         }
     }
 

@@ -115,11 +115,11 @@ mod tests {
 
     // P3.4
     #[test]
-    fn each_number_is_told_once_across_wrap_of_numbers() {
+    fn each_number_is_reported_once_across_wrap() {
         let mut board = Scoreboard::default();
         let start = u32::MAX - 3000;
         board.first = start;
-        let (mut arrived, mut heard) = (BTreeSet::new(), BTreeSet::new());
+        let (mut arrived, mut reported) = (BTreeSet::new(), BTreeSet::new());
         let mut state = 12_345_u64;
         let mut base = 0;
         for round in 0..3000_u32 {
@@ -137,11 +137,11 @@ mod tests {
             }
             let from = start.wrapping_add(base);
             board.update(from, &bitmap(from, &arrived), |num| {
-                assert!(heard.insert(num), "{num} was told before");
+                assert!(reported.insert(num), "{num} was reported before");
             });
             for ahead in 0..200 {
                 let num = from.wrapping_add(1 + ahead);
-                assert!(!arrived.contains(&num) || heard.contains(&num));
+                assert!(!arrived.contains(&num) || reported.contains(&num));
                 let next = (0..).map(|more| num.wrapping_add(more));
                 let mut next = next.filter(|num| !arrived.contains(num));
                 assert_eq!(Some(board.next_unreported(num)), next.next());
@@ -152,16 +152,16 @@ mod tests {
 
     // P3.6
     #[test]
-    fn an_acknowledgement_that_was_overtaken_takes_nothing_back() {
+    fn reordered_acknowledgement_changes_nothing() {
         let mut board = Scoreboard::default();
         let arrived: BTreeSet<u32> = (11..20).chain(30..40).collect();
         board.update(20, &bitmap(20, &arrived), |_| {});
-        let mut heard = Vec::new();
-        board.update(10, &bitmap(10, &arrived), |num| heard.push(num));
+        let mut reported = Vec::new();
+        board.update(10, &bitmap(10, &arrived), |num| reported.push(num));
         assert_eq!(
-            heard.len(),
+            reported.len(),
             arrived.len(),
-            "who is told looks whether it is new"
+            "the caller checks whether it is new"
         );
         assert_eq!(
             (board.next_unreported(21), board.next_unreported(30)),

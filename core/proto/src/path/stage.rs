@@ -82,7 +82,7 @@ pub enum Refused {
     /// Too long for an eager message; use [`crate::Core::rendezvous`].
     TooLong,
     /// The peer has failed.
-    Gone(Cause),
+    PeerFailed(Cause),
     /// The peer was never connected.
     Unknown,
 }
@@ -114,7 +114,7 @@ pub struct Staging<'a> {
 impl<'a> Staging<'a> {
     /// Returns memory in one piece.
     #[inline]
-    pub(crate) fn whole(bytes: &'a mut [u8], hint: FlushHint) -> Self {
+    pub(crate) fn contiguous(bytes: &'a mut [u8], hint: FlushHint) -> Self {
         Staging {
             bytes,
             at: 0,
@@ -551,7 +551,7 @@ impl Paths {
     ) -> Option<(&'a mut [u8], FlushHint)> {
         let batches =
             lane == LaneId::Low.index() && self.bulk_path().is_some_and(Path::sends_batches);
-        if batches && is_numbered && self.goes_in_run(lane, need) {
+        if batches && is_numbered && self.belongs_in_run(lane, need) {
             return Some(self.bulk_mut()?.stage_in_run(slots, need));
         }
         let path = self.small_mut()?;
@@ -566,7 +566,7 @@ impl Paths {
 
     /// Returns true if a record belongs into a run of shared frames. That is so if a full frame
     /// waits, which means a burst is in progress.
-    fn goes_in_run(&self, lane: usize, need: usize) -> bool {
+    fn belongs_in_run(&self, lane: usize, need: usize) -> bool {
         let (Some(small), Some(bulk)) = (self.small_path(), self.bulk_path()) else {
             return false;
         };
@@ -616,13 +616,13 @@ impl Paths {
         if path.fits_shared(need) {
             let (bytes, hint) = path.stage_shared(slots, lane, need, true);
             (parts.emit)(0, parts.len, bytes);
-            return Some(Staging::whole(&mut bytes[parts.header_len..], hint));
+            return Some(Staging::contiguous(&mut bytes[parts.header_len..], hint));
         }
         if path.is_lossless() {
             let bytes = path.stage_alone(slots, lane, need);
             (parts.emit)(0, parts.len, bytes);
             let bytes = &mut bytes[parts.header_len..];
-            return Some(Staging::whole(bytes, FlushHint::Full));
+            return Some(Staging::contiguous(bytes, FlushHint::Full));
         }
         let path = self.run_path_mut(ctx, parts.len)?;
         let batch_len = path.batch_len(ctx, parts.len);
@@ -644,7 +644,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn parts_cover_the_whole_once() {
+    fn parts_cover_the_message_once() {
         let parts = |len, room| cut_points(len, room).collect::<Vec<_>>();
         assert_eq!(parts(0, 7), [(0, 0)]);
         assert_eq!(parts(7, 7), [(0, 7)]);

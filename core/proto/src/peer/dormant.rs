@@ -22,7 +22,7 @@ use portolan_wire::LaneId;
 #[derive(Debug)]
 pub(crate) struct DormantPeer {
     session: SessionState,
-    last_heard: Instant,
+    last_seen: Instant,
     lanes: DormantLanes,
     paths: DormantPaths,
 }
@@ -30,7 +30,7 @@ pub(crate) struct DormantPeer {
 impl Peer {
     /// Returns the time of the last frame from the peer or to it.
     pub(crate) fn last_used(&self) -> Instant {
-        self.last_heard.max(self.paths.last_sent_at())
+        self.last_seen.max(self.paths.last_sent_at())
     }
 
     /// Returns true if nothing is in flight, due or pending.
@@ -61,7 +61,7 @@ impl From<Peer> for DormantPeer {
             send_queue: _,
             // There is none; the results of earlier trials are measured again.
             stream: _,
-            last_heard,
+            last_seen,
             queued: _,
             timed: _,
             watched: _,
@@ -70,7 +70,7 @@ impl From<Peer> for DormantPeer {
         } = peer;
         DormantPeer {
             session,
-            last_heard,
+            last_seen,
             lanes: lanes.into_dormant(),
             paths: paths.into_dormant(),
         }
@@ -80,7 +80,7 @@ impl From<Peer> for DormantPeer {
 impl DormantPeer {
     pub(crate) fn revive(self, id: PeerId, sh: &Shared) -> Peer {
         let mut peer = Peer::new(id, self.session, sh.ctx.credit_len());
-        peer.last_heard = self.last_heard;
+        peer.last_seen = self.last_seen;
         peer.lanes = self.lanes.revive(sh.ctx.credit_len());
         peer.paths = self.paths.revive(&sh.ctx);
         peer
@@ -90,8 +90,8 @@ impl DormantPeer {
         &self.session
     }
 
-    pub(crate) fn last_heard(&self) -> Instant {
-        self.last_heard
+    pub(crate) fn last_seen(&self) -> Instant {
+        self.last_seen
     }
 
     pub(crate) fn path_status(&self, link: LinkId) -> Option<PathStatus> {

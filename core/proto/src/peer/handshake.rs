@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handshakes of one peer: hellos on all paths, their answers, and the end of a session (`P2`).
+//! Handshakes of one peer: hellos on all paths, their replies, and the end of a session (`P2`).
 
 use super::Peer;
 use crate::base::narrow::narrow;
@@ -106,22 +106,22 @@ impl Peer {
         })
     }
 
-    /// Applies the path and peer parameters of a hello, or its answer, on `link`.
+    /// Applies the path and peer parameters of a hello, or its reply, on `link`.
     pub(crate) fn on_hello(
         &mut self,
         now: Instant,
         sh: &mut Shared,
         link: LinkId,
         hello: &Hello,
-        is_answer: bool,
+        is_reply: bool,
     ) -> Result<(), DropReason> {
         // P2.5
         let proven = hello.echo_token == self.session.token_mine();
-        if is_answer && !proven {
+        if is_reply && !proven {
             return Err(DropReason::StaleSession);
         }
-        let comes_up = self.session.learn(hello, proven);
-        self.last_heard = now;
+        let comes_up = self.session.adopt(hello, proven);
+        self.last_seen = now;
         // P2.7
         if comes_up {
             self.lanes.begin(hello.credits);
@@ -136,8 +136,8 @@ impl Peer {
                 sh.ctx.emit(Event::PeerUp(self.id));
             }
         }
-        if !is_answer {
-            self.session.answer(link, proven);
+        if !is_reply {
+            self.session.reply(link, proven);
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ impl Peer {
         let Some(grant) = self.control.last_grant() else {
             return;
         };
-        if sh.transfers.has_heard(&grant) {
+        if sh.transfers.has_taken_effect(&grant) {
             self.control.forget_grant();
             return;
         }

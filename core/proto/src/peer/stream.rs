@@ -4,7 +4,7 @@
 
 use crate::base::context::Context;
 use crate::base::time::Span;
-use crate::bulk::trial::{Trial, Way};
+use crate::bulk::trial::{Carrier, Trial};
 use crate::{Event, Instant, PeerId, StreamUse};
 use alloc::boxed::Box;
 
@@ -17,7 +17,7 @@ const RETRY_MAX: Span = Span::from_millis(64_000);
 pub(crate) struct StreamState {
     is_open: bool,
     /// Set if one was requested and the result is pending.
-    is_asked: bool,
+    is_requested: bool,
     /// Set while the link has no room.
     is_blocked: bool,
     /// Created when needed, since most peers exchange no long messages.
@@ -28,7 +28,7 @@ pub(crate) struct StreamState {
 #[derive(Debug, Default)]
 struct History {
     /// Earliest time of the next request, after failures.
-    ask_at: Instant,
+    request_at: Instant,
     retry: Span,
     trial: Trial,
 }
@@ -65,21 +65,21 @@ impl StreamState {
         ctx: &mut Context,
         peer: PeerId,
         len: u64,
-    ) -> Way {
+    ) -> Carrier {
         let usage = ctx.limits().stream;
         if usage == StreamUse::Off {
-            return Way::Fragments;
+            return Carrier::Fragments;
         }
         let history = self.history.get_or_insert_default();
         if self.is_open {
             return history.trial.choose(usage, len);
         }
         let is_slower = usage == StreamUse::Auto && history.trial.has_rejected_stream(len);
-        if !self.is_asked && !is_slower && now >= history.ask_at {
-            self.is_asked = true;
-            ctx.emit(Event::StreamWanted(peer));
+        if !self.is_requested && !is_slower && now >= history.request_at {
+            self.is_requested = true;
+            ctx.emit(Event::StreamNeeded(peer));
         }
-        Way::Fragments
+        Carrier::Fragments
     }
 
     /// Returns the trial that records completed transfers, if there is or was a stream.
@@ -89,7 +89,7 @@ impl StreamState {
 
     pub(crate) fn on_opened(&mut self) {
         self.is_open = true;
-        self.is_asked = false;
+        self.is_requested = false;
         self.is_blocked = false;
     }
 
@@ -97,14 +97,14 @@ impl StreamState {
     /// idle.
     pub(crate) fn on_closed(&mut self, now: Instant, by_fault: bool) {
         self.is_open = false;
-        self.is_asked = false;
+        self.is_requested = false;
         self.is_blocked = false;
         if by_fault {
             let history = self.history.get_or_insert_default();
             let retry = (history.retry + history.retry)
                 .max(RETRY_MIN)
                 .min(RETRY_MAX);
-            (history.retry, history.ask_at) = (retry, now + retry);
+            (history.retry, history.request_at) = (retry, now + retry);
             history.trial.forget();
         }
     }

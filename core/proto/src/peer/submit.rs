@@ -11,7 +11,7 @@ use crate::mem::copy::copy;
 use crate::mem::slot::FRAGMENTED_LEN_MAX;
 use crate::path::control::Control;
 use crate::path::stage::cut_points;
-use crate::rma::target::answer_record;
+use crate::rma::target::reply_record;
 use crate::shared::Shared;
 use crate::{
     Address, FlushHint, LinkId, OpId, Refused, RemoteFault, RemoteSpec, SendSpec, Staging,
@@ -24,8 +24,8 @@ impl Peer {
     #[cold]
     pub(crate) fn refuse_submission(&mut self) -> Refused {
         let failure = self.session.failure();
-        self.session.want();
-        failure.map_or(Refused::NotUp, Refused::Gone)
+        self.session.request();
+        failure.map_or(Refused::NotUp, Refused::PeerFailed)
     }
 
     /// Accepts an eager message of `len` bytes and returns the memory to copy it into. `P4.5`
@@ -71,16 +71,16 @@ impl Peer {
                     let staged = self
                         .paths
                         .stage_small(slots, lane, record_len, !best_effort);
-                    staged.expect("there is a path: it was looked at")
+                    staged.expect("a path was checked")
                 }
             };
             message.emit(out);
-            return Ok(Staging::whole(&mut out[header_len..], hint));
+            return Ok(Staging::contiguous(&mut out[header_len..], hint));
         }
         if path.is_lossless() {
             let out = path.stage_alone(slots, lane, record_len);
             message.emit(out);
-            return Ok(Staging::whole(&mut out[header_len..], FlushHint::Full));
+            return Ok(Staging::contiguous(&mut out[header_len..], FlushHint::Full));
         }
         let Some(path) = self.paths.run_path_mut(&sh.ctx, len) else {
             return Err(Refused::NotUp);
@@ -139,8 +139,8 @@ impl Peer {
         }
         let path = self.paths.small_path()?;
         let eager = len <= ctx.limits().eager_len_max_lossless;
-        let is_lone = path.is_lossless() && path.is_idle(spec.lane.index());
-        if !is_lone || !eager || spec.best_effort {
+        let is_single = path.is_lossless() && path.is_idle(spec.lane.index());
+        if !is_single || !eager || spec.best_effort {
             return None;
         }
         let link = path.link();
@@ -190,7 +190,7 @@ impl Peer {
             len,
         };
         let announced = sh.transfers.announce(&announcement, &self.paths);
-        let (key, fragment_len) = announced.expect("there is room: it was looked for");
+        let (key, fragment_len) = announced.expect("room was checked");
         sh.ctx.counters_mut().messages_sent += 1;
         let rts = Rts {
             message: spec.message(fragment_len, seq),
@@ -221,7 +221,7 @@ impl Peer {
         let seq = tx.reserve_or_starve(has_room, charge);
         let seq = seq.ok_or(Refused::Busy)?;
         let key = sh.remote.begin(self.id, op, len, gets);
-        let key = key.expect("there is room: it was looked for");
+        let key = key.expect("room was checked");
         let head = RemoteHead {
             lane: spec.lane,
             seq,
@@ -232,11 +232,11 @@ impl Peer {
         Ok((head, key))
     }
 
-    /// Queues the answer to a request of the peer, without data.
-    pub(crate) fn push_answer(&mut self, lane: LaneId, op: u32, result: Result<(), RemoteFault>) {
+    /// Queues the reply to a request of the peer, without data.
+    pub(crate) fn push_reply(&mut self, lane: LaneId, op: u32, result: Result<(), RemoteFault>) {
         if self.session.failure().is_none() {
-            let answer = answer_record(lane, op, result);
-            self.control.push(Control::Answer(answer));
+            let reply = reply_record(lane, op, result);
+            self.control.push(Control::Reply(reply));
         }
     }
 }

@@ -35,11 +35,15 @@ impl Peer {
             return None;
         }
         let checked = self.paths.bulk_path().is_some_and(Path::is_checked);
-        let is_hurried = sh.ctx.is_hurried();
+        let is_latency_sensitive = sh.ctx.is_latency_sensitive();
         let Shared {
             transfers, scratch, ..
         } = sh;
-        transfers.next_stream_part(&mut self.send_queue, scratch, (checked, is_hurried))
+        transfers.next_stream_part(
+            &mut self.send_queue,
+            scratch,
+            (checked, is_latency_sensitive),
+        )
     }
 
     #[inline]
@@ -75,7 +79,7 @@ impl Peer {
                 return self.seal(now, sh, link, frame);
             }
         }
-        if is_small && self.paths.ack_is_due(now) && !self.run_goes_first() {
+        if is_small && self.paths.ack_is_due(now) && !self.run_is_first() {
             let frame = self.paths.get(link)?.empty_frame(&mut sh.slots);
             return self.seal(now, sh, link, frame);
         }
@@ -100,7 +104,7 @@ impl Peer {
         let waits = |path: &Path| path.has_urgent() || self.session.has_handshake(path.link());
         self.session.failure().is_some()
             || !self.control.is_empty()
-            || self.lanes.owes_credit_urgently(credit_len)
+            || self.lanes.has_urgent_credit(credit_len)
             || !self.send_queue.is_empty()
             || self.paths.iter().any(waits)
     }
@@ -108,10 +112,10 @@ impl Peer {
     /// Returns true if a run is sent next, on any path. Credit and acknowledgements are piggybacked
     /// on its last batch if they fit; otherwise they follow it. Data does not wait for them, and
     /// they wait for at most one run.
-    fn run_goes_first(&self) -> bool {
+    fn run_is_first(&self) -> bool {
         let more = self.is_starved();
-        let goes = |path: &Path| !path.is_blocked() && path.has_run_to_send(more);
-        !self.ack_waited && self.paths.iter().any(goes)
+        let is_sendable = |path: &Path| !path.is_blocked() && path.has_run_to_send(more);
+        !self.ack_waited && self.paths.iter().any(is_sendable)
     }
 
     /// Takes the lane's next frame. The high lane also carries control records, with or without
@@ -131,7 +135,7 @@ impl Peer {
         let control = is_small
             && lane == LaneId::High
             && self.has_control()
-            && !(self.control.is_empty() && self.run_goes_first());
+            && !(self.control.is_empty() && self.run_is_first());
         let path = self.paths.get(link)?;
         // P3.3
         (control && path.window_left() > 0).then(|| path.empty_frame(&mut sh.slots))

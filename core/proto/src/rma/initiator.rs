@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initiator of remote memory operations: its requests, and their answers.
+//! Initiator of remote memory operations: its requests, and their replies.
 
 use super::Remote;
 use crate::base::context::Context;
@@ -8,9 +8,9 @@ use crate::bulk::Transfers;
 use crate::mem::slab::SLAB_LEN_MAX;
 use crate::{Dest, DropReason, Event, OpError, OpId, PeerId, RemoteFault};
 use core::ops::Range;
-use portolan_wire::{RemoteAnswer, RemoteSource, RemoteStatus};
+use portolan_wire::{RemoteReply, RemoteSource, RemoteStatus};
 
-/// Request without an answer yet.
+/// Request without a reply yet.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     peer: PeerId,
@@ -52,24 +52,24 @@ impl Remote {
 
     /// Handles the completion of a request, or a part of its result. Returns the outcome if it has
     /// completed. `P12.5`
-    pub(crate) fn on_answer(
+    pub(crate) fn on_reply(
         &mut self,
         ctx: &mut Context,
         from: PeerId,
-        answer: &RemoteAnswer,
+        reply: &RemoteReply,
         payload: Range<usize>,
     ) -> Result<Option<Result<(), RemoteFault>>, DropReason> {
-        let outstanding = self.outstanding.get_mut(answer.op);
+        let outstanding = self.outstanding.get_mut(reply.op);
         let outstanding = outstanding.filter(|outstanding| outstanding.peer == from);
         let Some(outstanding) = outstanding else {
             return Err(DropReason::StaleTransfer);
         };
-        if answer.status != RemoteStatus::DONE {
-            return Ok(Some(Err(RemoteFault::from_status(answer.status))));
+        if reply.status != RemoteStatus::DONE {
+            return Ok(Some(Err(RemoteFault::from_status(reply.status))));
         }
-        let off = u64::from(answer.part_off);
+        let off = u64::from(reply.part_off);
         let end = off + payload.len() as u64;
-        // With a transfer, the answer itself contains no bytes.
+        // With a transfer, the reply itself contains no bytes.
         if end > outstanding.len || outstanding.gets && outstanding.transfer != 0 {
             ctx.drop_for(DropReason::BadFragment);
             return Ok(Some(Err(RemoteFault::Refused)));
@@ -81,8 +81,8 @@ impl Remote {
             let dest = Dest::Op(outstanding.op, off);
             ctx.emit(Event::Place { dest, src: payload });
         }
-        let is_whole = outstanding.received.reaches(outstanding.len);
-        Ok(is_whole.then_some(Ok(())))
+        let is_complete = outstanding.received.reaches(outstanding.len);
+        Ok(is_complete.then_some(Ok(())))
     }
 
     /// Returns the operation whose buffer receives the transfer that answers a get, and its length.

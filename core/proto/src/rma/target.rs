@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Target of remote memory operations: takes requests in order, checks them, has the engine perform
-//! them, and answers.
+//! them, and replies.
 
 use super::{REMOTE_PORT, Remote};
 use crate::base::context::Context;
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
-use crate::base::request::{Asked, Request};
+use crate::base::request::{Announced, Request};
 use crate::bulk::{Origin, Transfers};
 use crate::matching::port::Posted;
 use crate::matching::remains::Remains;
 use crate::path::control::{Control, ControlQueue};
 use crate::{
-    ATOMIC_LEN_MAX, Access, Answer, AtomicSpec, Data, Dest, DropReason, Event, HeldId, LinkId,
-    PeerId, PutNotice, RemoteFault,
+    ATOMIC_LEN_MAX, Access, AtomicSpec, Data, Dest, DropReason, Event, HeldId, LinkId, PeerId,
+    PutNotice, RemoteFault, Reply,
 };
 use core::ops::Range;
 use portolan_wire::{
-    LaneId, RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteStatus, RemoteWrite,
+    LaneId, RemoteGet, RemoteHead, RemoteReply, RemoteRts, RemoteStatus, RemoteWrite,
 };
 
 /// Request that has not been performed yet.
@@ -38,7 +38,7 @@ pub(crate) enum What {
     },
     /// Put with a transfer.
     Put {
-        asked: Asked,
+        announced: Announced,
         len: u64,
         imm: Option<u64>,
     },
@@ -66,7 +66,7 @@ impl Job {
     }
 
     /// Returns true if it is complete, and can be performed although its peer has failed.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         matches!(self.stage, Stage::Waiting(_))
     }
 
@@ -97,7 +97,7 @@ impl Job {
         if matches!(self.stage, Stage::Gathering { .. }) {
             return false;
         }
-        let What::Put { asked, len, .. } = self.what else {
+        let What::Put { announced, len, .. } = self.what else {
             return true;
         };
         if ctx.is_leaving() || !matches!(self.stage, Stage::Waiting(_)) {
@@ -115,7 +115,7 @@ impl Job {
                     lane: self.head.lane,
                     to: REMOTE_PORT.into(),
                     len,
-                    asked,
+                    announced,
                 };
                 let posted = Posted {
                     op,
@@ -167,7 +167,7 @@ pub(crate) struct Host<'a> {
     pub(crate) session: u64,
     pub(crate) ctx: &'a mut Context,
     pub(crate) remote: &'a Remote,
-    /// Queue for the answer; `None` if no process waits for it.
+    /// Queue for the reply; `None` if no process waits for it.
     pub(crate) control: Option<&'a mut ControlQueue>,
 }
 
@@ -196,7 +196,7 @@ impl Host<'_> {
                 return self.settle(head, what, Err(fault), charge);
             }
         };
-        let answer = Answer {
+        let reply = Reply {
             peer: self.peer,
             region,
             off,
@@ -208,7 +208,7 @@ impl Host<'_> {
                 self.ctx.counters_mut().remote_requests += 1;
                 let atomic = spec;
                 self.ctx.emit(Event::RemoteAtomic {
-                    answer,
+                    reply,
                     atomic,
                     data,
                 });
@@ -229,13 +229,13 @@ impl Host<'_> {
             }
             What::Read { len } => {
                 self.ctx.counters_mut().remote_requests += 1;
-                self.ctx.emit(Event::RemoteRead { answer, len });
+                self.ctx.emit(Event::RemoteRead { reply, len });
                 charge
             }
         }
     }
 
-    /// Answers a put that is done or a request that is refused. Returns the credit that is free
+    /// Replies to a put that is done or a request that is refused. Returns the credit that is free
     /// now.
     fn settle(
         &mut self,
@@ -249,7 +249,7 @@ impl Host<'_> {
             self.ctx.drop_for(reason);
         }
         if let Some(control) = &mut self.control {
-            control.push(Control::Answer(answer_record(head.lane, head.op, result)));
+            control.push(Control::Reply(reply_record(head.lane, head.op, result)));
         }
         let (What::Write { imm, .. } | What::Put { imm, .. }) = what else {
             return charge;
@@ -309,14 +309,14 @@ impl What {
         if rts.len == 0 || !lossless && rts.fragment_len == 0 {
             return Err(DropReason::BadFragment);
         }
-        let asked = Asked {
+        let announced = Announced {
             sender_transfer: rts.transfer,
             remote_addr: rts.remote_addr,
             fragment_len: rts.fragment_len,
             link,
         };
         Ok(What::Put {
-            asked,
+            announced,
             len: rts.len,
             imm: rts.imm,
         })
@@ -378,12 +378,8 @@ impl Job {
 }
 
 /// Returns the record that answers a request without data.
-pub(crate) fn answer_record(
-    lane: LaneId,
-    op: u32,
-    result: Result<(), RemoteFault>,
-) -> RemoteAnswer {
-    RemoteAnswer {
+pub(crate) fn reply_record(lane: LaneId, op: u32, result: Result<(), RemoteFault>) -> RemoteReply {
+    RemoteReply {
         lane,
         status: result.err().map_or(RemoteStatus::DONE, RemoteFault::status),
         len: 0,

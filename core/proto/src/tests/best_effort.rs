@@ -96,7 +96,7 @@ const LENS: [usize; 6] = [1500, 2000, 8973, 30_000, LONGEST - 1, LONGEST];
 
 // P7.5, P7.6, P7.7
 #[test]
-fn without_loss_all_arrive_whole_and_nothing_is_acknowledged() {
+fn best_effort_messages_arrive_complete_and_unacknowledged() {
     for (links, checked) in [
         (NETWORK, false),
         (NETWORK, true),
@@ -129,7 +129,7 @@ fn without_loss_all_arrive_whole_and_nothing_is_acknowledged() {
 
 // P7.6
 #[test]
-fn a_message_leaves_in_as_few_calls_as_it_takes() {
+fn message_uses_the_minimum_of_calls() {
     let mut pair = up(&[LinkId::UDP], 2);
     pair.calls.clear();
     pair.ends[0].send(B, &LOW, &numbered(0, LONGEST)).unwrap();
@@ -141,7 +141,7 @@ fn a_message_leaves_in_as_few_calls_as_it_takes() {
 
 // P7.4, P7.7, P7.8
 #[test]
-fn with_loss_messages_arrive_whole_or_not_at_all_and_all_are_accounted_for() {
+fn lossy_messages_arrive_complete_or_are_counted_as_lost() {
     for (seed, faults) in [
         (
             3,
@@ -182,7 +182,7 @@ fn with_loss_messages_arrive_whole_or_not_at_all_and_all_are_accounted_for() {
 }
 
 #[test]
-fn copies_and_reordering_lose_nothing() {
+fn duplicates_and_reordering_lose_nothing() {
     let mut pair = up(NETWORK, 5);
     pair.faults = Faults {
         duplicate: 0.3,
@@ -201,7 +201,7 @@ fn copies_and_reordering_lose_nothing() {
 
 // P7.8
 #[test]
-fn what_is_incomplete_is_dropped_after_a_while_and_its_memory_freed() {
+fn incomplete_message_expires_and_frees_its_memory() {
     let mut pair = up(&[LinkId::UDP], 6);
     for frame in frames_of(&mut pair, &LOW, &numbered(0, 20_000))
         .split_last()
@@ -221,7 +221,7 @@ fn what_is_incomplete_is_dropped_after_a_while_and_its_memory_freed() {
 
 // P7.8
 #[test]
-fn what_may_lie_unread_in_a_link_is_waited_for() {
+fn expiry_waits_for_frames_unread_in_the_link() {
     let mut pair = up(&[LinkId::UDP], 7);
     let frames = frames_of(&mut pair, &LOW, &numbered(0, 20_000));
     receive(&mut pair, &frames[0]);
@@ -239,7 +239,7 @@ fn what_may_lie_unread_in_a_link_is_waited_for() {
 
 /// The process polls its links at each timer, and each time later than due.
 #[test]
-fn a_process_that_sleeps_drops_what_is_incomplete_all_the_same() {
+fn sleeping_process_expires_incomplete_messages() {
     let mut pair = up(&[LinkId::UDP], 18);
     let frames = frames_of(&mut pair, &LOW, &numbered(0, 20_000));
     receive(&mut pair, &frames[0]);
@@ -258,7 +258,7 @@ fn a_process_that_sleeps_drops_what_is_incomplete_all_the_same() {
 
 // P7.8
 #[test]
-fn of_five_that_are_incomplete_the_first_is_dropped() {
+fn fifth_incomplete_message_evicts_the_first() {
     let mut pair = up(&[LinkId::UDP], 8);
     let all: Vec<_> = (0..5)
         .map(|number| frames_of(&mut pair, &LOW, &numbered(number, 5000)))
@@ -279,7 +279,7 @@ fn of_five_that_are_incomplete_the_first_is_dropped() {
 
 // P7.3
 #[test]
-fn without_a_buffer_a_whole_message_is_dropped_and_counted() {
+fn complete_message_without_buffer_is_dropped_and_counted() {
     let mut pair = Pair::new(&[LinkId::UDP], 9);
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.open_port(PORT, PortMode::Posted);
@@ -301,14 +301,14 @@ fn without_a_buffer_a_whole_message_is_dropped_and_counted() {
 /// `P7.3` drops a message without a buffer. A waiting receive is a buffer, even if it is not
 /// posted.
 #[test]
-fn a_receive_that_is_waited_for_gets_a_message_of_several_frames() {
+fn waiting_receive_gets_a_message_of_several_frames() {
     for (room, expected) in [(9000, 1), (8999, 0)] {
         let mut pair = Pair::new(&[LinkId::UDP], 10);
         pair.run(Duration::from_millis(50));
         pair.ends[1].core.open_port(PORT, PortMode::Posted);
         let frames = frames_of(&mut pair, &LOW, &numbered(7, 9000));
-        let want = Want {
-            what: Wanted::Port(PORT, None),
+        let recv = WaitingRecv {
+            filter: RecvFilter::Port(PORT, None),
             len: room,
         };
         for frame in &frames {
@@ -316,14 +316,14 @@ fn a_receive_that_is_waited_for_gets_a_message_of_several_frames() {
             let mut admitted = end.core.admit(pair.now, LinkId::UDP, frame).unwrap();
             assert!(
                 end.core
-                    .take_whole(&mut admitted, frame, Some(&want))
+                    .take_message(&mut admitted, frame, Some(&recv))
                     .is_none()
             );
             end.core.handle_rest(pair.now, &admitted, frame);
             end.drain(frame);
         }
         // The next posted receive takes it.
-        assert_eq!(pair.ends[1].core.is_quiet(&want.what), expected == 0);
+        assert_eq!(pair.ends[1].core.is_quiet(&recv.filter), expected == 0);
         let op = pair.ends[1].post(PORT, room, None);
         pair.ends[1].drain(&[]);
         assert_eq!(check_arrivals(&pair).len(), expected);
@@ -338,7 +338,7 @@ fn a_receive_that_is_waited_for_gets_a_message_of_several_frames() {
 
 // P7.5
 #[test]
-fn what_is_longer_or_goes_by_a_lossless_link_is_sent_reliably() {
+fn long_or_lossless_best_effort_is_sent_reliably() {
     for (links, len) in [(NETWORK, LONGEST + 1), (&[LinkId::SHM][..], 9000)] {
         let mut pair = Pair::new(links, 11);
         pair.ends[1].core.connect(pair.now, A);
@@ -356,7 +356,7 @@ fn what_is_longer_or_goes_by_a_lossless_link_is_sent_reliably() {
 
 // P7.6
 #[test]
-fn messages_wait_for_a_link_that_is_full_and_then_for_room() {
+fn messages_wait_for_a_full_link_and_then_for_room() {
     let mut pair = up(&[LinkId::UDP], 12);
     let core = &mut pair.ends[0].core;
     let mut count = 0;
@@ -382,7 +382,7 @@ fn messages_wait_for_a_link_that_is_full_and_then_for_room() {
 
 // P7.5
 #[test]
-fn what_costs_no_credit_does_not_wait_for_it_once_there_is_room() {
+fn credit_free_message_needs_only_room() {
     let reliable = SendSpec {
         best_effort: false,
         ..LOW
@@ -410,7 +410,7 @@ fn what_costs_no_credit_does_not_wait_for_it_once_there_is_room() {
 }
 
 #[test]
-fn small_messages_of_the_same_burst_do_not_make_a_long_one_seem_late() {
+fn small_messages_do_not_expire_a_long_one_of_the_burst() {
     let mut pair = up(NETWORK, 13);
     pair.ends[0].send(B, &LOW, &numbered(0, 30_000)).unwrap();
     for number in 1..200 {
@@ -423,7 +423,7 @@ fn small_messages_of_the_same_burst_do_not_make_a_long_one_seem_late() {
 
 // P9.7
 #[test]
-fn what_is_incomplete_ends_with_its_peer() {
+fn incomplete_messages_are_dropped_with_their_peer() {
     let mut pair = up(&[LinkId::UDP], 14);
     let frames = frames_of(&mut pair, &LOW, &numbered(0, 9000));
     // Its part still waits to be placed.
@@ -442,7 +442,7 @@ fn what_is_incomplete_ends_with_its_peer() {
 
 // P6.2, P7.6
 #[test]
-fn frames_that_the_path_does_not_carry_any_more_are_lost() {
+fn oversized_frames_are_lost_after_mtu_drop() {
     let mut pair = up(&[LinkId::UDP], 15);
     pair.ends[0].send(B, &LOW, &numbered(0, 9000)).unwrap();
     let slots = |pair: &Pair| pair.ends[0].core.usage().0;
@@ -521,7 +521,7 @@ fn parts_that_contradict_their_message_are_dropped_and_counted() {
 
 // P1.8, P3.10, P7.8
 #[test]
-fn beginnings_without_end_take_bounded_memory() {
+fn incomplete_messages_take_bounded_memory() {
     let mut pair = accused(17);
     let mut probe = FrameProbe::new(&mut pair);
     for number in 0..1000 {

@@ -42,7 +42,7 @@ fn message(seed: u64, len: usize) -> Vec<u8> {
 
 // P4.12
 #[test]
-fn messages_that_are_ready_together_share_calls() {
+fn ready_messages_share_calls() {
     for (len, tagged) in [(4096, false), (16 * 1024, true), (LONGEST, false)] {
         let mut pair = pair();
         let match_bits = MatchBits {
@@ -93,7 +93,7 @@ fn messages_that_are_ready_together_share_calls() {
 
 // P4.12
 #[test]
-fn less_than_a_call_waits_for_what_has_no_credit_and_not_longer_than_the_call_before() {
+fn partial_call_waits_briefly_for_messages_without_credit() {
     let mut pair = pair();
     let mut accepted = 0;
     while pair.ends[0]
@@ -117,7 +117,7 @@ fn less_than_a_call_waits_for_what_has_no_credit_and_not_longer_than_the_call_be
 }
 
 #[test]
-fn fragments_that_come_together_are_taken_wherever_they_go() {
+fn consecutive_fragments_are_accepted_at_any_destination() {
     let mut pair = pair();
     let frames = LONGEST.div_ceil(1472 - 32);
     // Into held memory, into a buffer, into one that is too short.
@@ -145,7 +145,7 @@ fn fragments_that_come_together_are_taken_wherever_they_go() {
 
 // P3.5
 #[test]
-fn fragments_are_acknowledged_as_seldom_as_bulk_data() {
+fn fragments_are_acknowledged_as_rarely_as_bulk_data() {
     let mut pair = pair();
     let before = pair.ends[1].core.counters().frames_sent;
     for seed in 0..4 {
@@ -162,7 +162,7 @@ fn fragments_are_acknowledged_as_seldom_as_bulk_data() {
 }
 
 #[test]
-fn fragments_in_runs_survive_what_networks_do() {
+fn fragment_runs_survive_network_faults() {
     for seed in 0..20 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut pair = pair();
@@ -197,7 +197,7 @@ fn fragments_in_runs_survive_what_networks_do() {
 
 // P1.7, P1.8
 #[test]
-fn runs_with_wrong_headers_end_nothing_and_fill_no_memory() {
+fn invalid_runs_close_nothing_and_take_no_memory() {
     for seed in 0..30 {
         let mut pair = Pair::new(&[LinkId::UDP], seed);
         pair.run(Duration::from_millis(50));
@@ -254,7 +254,7 @@ fn messages_of_a_burst_share_frames_and_calls() {
 
 // P4.16
 #[test]
-fn a_burst_beside_raw_frames_leaves_by_the_path_that_takes_many_in_a_call() {
+fn burst_uses_the_path_with_larger_calls() {
     let mut pair = Pair::new(&[LinkId::UDP, LinkId::PACKET], 1);
     pair.run(Duration::from_millis(50));
     pair.calls.clear();
@@ -267,7 +267,7 @@ fn a_burst_beside_raw_frames_leaves_by_the_path_that_takes_many_in_a_call() {
 
 // P4.16
 #[test]
-fn messages_of_a_burst_are_repaired_one_frame_at_a_time() {
+fn burst_is_retransmitted_frame_by_frame() {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     for round in 0..20 {
         let mut pair = pair();

@@ -45,7 +45,7 @@ fn is_checked(frame: &[u8]) -> bool {
 
 // P13.1
 #[test]
-fn a_path_has_checksums_if_either_side_wants_them() {
+fn checksums_are_on_if_either_side_requests_them() {
     for wants in [[false, false], [true, false], [false, true], [true, true]] {
         let mut pair = up(NETWORK, 3, wants);
         let checked = wants.contains(&true);
@@ -63,7 +63,7 @@ fn a_path_has_checksums_if_either_side_wants_them() {
 
 // P13.1: covers all ways in which a frame is made and retransmitted.
 #[test]
-fn messages_of_all_lengths_arrive_with_checksums_over_a_bad_wire() {
+fn checksums_protect_all_lengths_on_a_corrupting_link() {
     for seed in 0..20 {
         let mut pair = up(NETWORK, seed, [seed % 2 == 0, true]);
         pair.speculates = seed % 3 == 0;
@@ -97,7 +97,7 @@ fn messages_of_all_lengths_arrive_with_checksums_over_a_bad_wire() {
 
 // P13.3
 #[test]
-fn a_frame_that_has_lost_its_mark_is_refused() {
+fn frame_without_checksum_mark_is_dropped() {
     let mut pair = up(&[LinkId::UDP], 5, [true, false]);
     for rests in [false, true] {
         let before = pair.ends[0].core.counters().drops(DropReason::Unchecked);
@@ -127,7 +127,7 @@ fn a_frame_that_has_lost_its_mark_is_refused() {
 
 // P2.8: the kinds Unnumbered and Reset differ by one bit.
 #[test]
-fn no_turned_bit_of_a_header_ends_a_session() {
+fn flipped_header_bit_ends_no_session() {
     for wants in [false, true] {
         let mut pair = up(&[LinkId::UDP], 7, [wants, wants]);
         let numbered = frame_of(&mut pair, b"frame");
@@ -153,7 +153,7 @@ fn no_turned_bit_of_a_header_ends_a_session() {
 
 // P2.8, P13.1: a reset is sent in a frame of the session's paths.
 #[test]
-fn the_end_of_a_session_is_told_with_a_checksum() {
+fn reset_carries_a_checksum() {
     let mut pair = up(&[LinkId::UDP], 8, [false, true]);
     pair.ends[0].core.fail_peer(B, Cause::Closed);
     pair.ends[1].send(A, &LOW, b"late").unwrap();

@@ -41,14 +41,14 @@ fn send_all(end: &mut End, peer: PeerId, to: Address) {
 
 /// Checks that the rendezvous sends failed because the receiver closed.
 fn assert_refused(end: &End, peer: PeerId, count: usize) {
-    let error = OpError::PeerGone(peer, Cause::Closed);
+    let error = OpError::PeerFailed(peer, Cause::Closed);
     assert_eq!(end.sent.len(), count);
     assert!(end.sent.values().all(|result| *result == Err(error)));
 }
 
 // P2.14
 #[test]
-fn a_process_that_closes_is_given_nothing_but_to_its_handlers() {
+fn closing_process_delivers_only_to_handlers() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
         for early in [false, true] {
             let mut pair = Pair::new(links, 31);
@@ -97,7 +97,7 @@ fn a_process_that_closes_is_given_nothing_but_to_its_handlers() {
 
 // P2.14: a receive that is posted when its process closes takes nothing.
 #[test]
-fn receives_are_withdrawn_when_their_process_closes() {
+fn closing_cancels_receives() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
         let mut pair = Pair::new(links, 32);
         pair.run(Duration::from_millis(20));
@@ -124,7 +124,7 @@ fn receives_are_withdrawn_when_their_process_closes() {
 
 // P2.14: neither waits for the other to receive.
 #[test]
-fn two_that_close_with_messages_queued_for_one_another_both_end() {
+fn mutual_close_with_queued_messages_terminates() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
         for to in [MATCH_BITS.into(), PORT.into()] {
             let mut pair = Pair::new(links, 33);
@@ -135,7 +135,9 @@ fn two_that_close_with_messages_queued_for_one_another_both_end() {
                 while pair.ends[end].send(peer, &spec(to), &[2; 3000]).is_ok() {
                     queued[end] += 1;
                 }
-                pair.ends[end].ask(peer, &spec(to), &[3; 100]).ok();
+                pair.ends[end]
+                    .send_rendezvous(peer, &spec(to), &[3; 100])
+                    .ok();
                 pair.run(Duration::from_millis(20));
             }
             assert!(queued.iter().all(|&count| count > 10), "{queued:?}");

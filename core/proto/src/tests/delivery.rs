@@ -132,7 +132,7 @@ fn check_messages(pair: &Pair, plan: &[Vec<(LaneId, Vec<u8>)>; 2], seed: u64) {
 
 // P4.1, P4.5, P5.3, P5.7
 #[test]
-fn a_mixture_arrives_over_a_clean_network() {
+fn mixed_traffic_arrives_over_a_clean_network() {
     let pair = mixture(NETWORK, 1, Faults::default(), false);
     for end in &pair.ends {
         assert_eq!(end.core.counters().retransmits, 0);
@@ -142,14 +142,14 @@ fn a_mixture_arrives_over_a_clean_network() {
 
 // P8.1, P8.2, P8.3, P8.4
 #[test]
-fn a_mixture_arrives_over_shared_memory_without_numbers() {
+fn mixed_traffic_arrives_over_shared_memory() {
     let pair = mixture(&[LinkId::SHM], 2, Faults::default(), false);
     pair.assert_clean();
 }
 
 // P3.1, P3.2, P3.8, P3.9, P4.1
 #[test]
-fn a_mixture_arrives_over_lossy_networks() {
+fn mixed_traffic_arrives_over_lossy_networks() {
     for seed in 0..30 {
         let loss = [0.01, 0.05, 0.2][usize::try_from(seed).unwrap() % 3];
         let faults = Faults {
@@ -168,7 +168,7 @@ fn a_mixture_arrives_over_lossy_networks() {
 }
 
 #[test]
-fn nothing_leaks_after_a_lossy_mixture() {
+fn mixed_lossy_traffic_leaks_nothing() {
     let faults = Faults {
         drop: 0.05,
         duplicate: 0.05,
@@ -199,16 +199,16 @@ fn messages_without_a_buffer_wait_and_keep_their_order() {
     }
     pair.run(Duration::from_millis(50));
     let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
-    let want: Vec<_> = (0..20)
+    let recv: Vec<_> = (0..20)
         .map(|tag| if tag % 5 == 4 { 70_000 } else { 100 })
         .collect();
-    assert_eq!(lens, want);
+    assert_eq!(lens, recv);
     pair.assert_clean();
 }
 
 // P4.3, P4.4
 #[test]
-fn a_message_that_waited_for_a_buffer_does_not_overtake_a_transfer_to_its_port() {
+fn late_buffer_does_not_reorder_message_and_transfer() {
     let mut pair = Pair::new(NETWORK, 10);
     pair.run(Duration::from_millis(5));
     pair.ends[1].post(PORT, 300_000, None);
@@ -227,7 +227,7 @@ fn a_message_that_waited_for_a_buffer_does_not_overtake_a_transfer_to_its_port()
 
 // P9.9
 #[test]
-fn the_first_message_at_a_port_that_nobody_opened_is_told_once() {
+fn first_message_to_unopened_port_is_reported_once() {
     for len in [10, 70_000] {
         let mut pair = Pair::new(NETWORK, 12);
         pair.run(Duration::from_millis(50));
@@ -244,7 +244,7 @@ fn the_first_message_at_a_port_that_nobody_opened_is_told_once() {
 }
 
 #[test]
-fn an_open_port_is_not_told_of() {
+fn message_to_open_port_is_not_reported() {
     let mut pair = Pair::new(NETWORK, 13);
     pair.ends[1].core.open_port(PORT, PortMode::Posted);
     pair.run(Duration::from_millis(50));
@@ -254,7 +254,7 @@ fn an_open_port_is_not_told_of() {
 }
 
 #[test]
-fn a_buffer_that_a_message_wanted_is_not_given_to_another() {
+fn reserved_buffer_is_not_given_to_another_message() {
     let mut pair = Pair::new(NETWORK, 11);
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
@@ -271,7 +271,7 @@ fn a_buffer_that_a_message_wanted_is_not_given_to_another() {
 }
 
 #[test]
-fn credit_bounds_what_is_held_and_comes_back() {
+fn credit_bounds_held_messages_and_returns() {
     let mut pair = Pair::new(NETWORK, 4);
     pair.run(Duration::from_millis(5));
     let mut accepted = 0;
@@ -296,7 +296,7 @@ fn credit_bounds_what_is_held_and_comes_back() {
 
 // P4.2
 #[test]
-fn the_high_lane_passes_a_blocked_low_lane() {
+fn high_lane_passes_a_blocked_low_lane() {
     let mut pair = Pair::new(NETWORK, 5);
     pair.run(Duration::from_millis(5));
     while pair.ends[0].send(B, &LOW, &[1; 1000]).is_ok() {
@@ -318,7 +318,7 @@ fn the_high_lane_passes_a_blocked_low_lane() {
 
 // P4.6
 #[test]
-fn small_messages_that_are_ready_together_share_a_frame() {
+fn ready_small_messages_share_a_frame() {
     let mut pair = Pair::new(NETWORK, 6);
     pair.run(Duration::from_millis(5));
     let before = pair.ends[0].core.counters().frames_sent;
@@ -333,7 +333,7 @@ fn small_messages_that_are_ready_together_share_a_frame() {
 
 // P4.9
 #[test]
-fn a_long_message_is_cut_at_its_buffer_and_says_so() {
+fn long_message_is_truncated_to_its_buffer_with_an_error() {
     for len in [100usize, 5000, 100_000] {
         let mut pair = Pair::new(NETWORK, 7);
         pair.run(Duration::from_millis(5));
@@ -355,7 +355,7 @@ fn a_long_message_is_cut_at_its_buffer_and_says_so() {
 
 // P7.1, P7.2, P7.4
 #[test]
-fn best_effort_is_not_repaired_but_counted() {
+fn lost_best_effort_is_counted_not_retransmitted() {
     let mut pair = Pair::new(NETWORK, 8);
     pair.run(Duration::from_millis(5));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
@@ -381,7 +381,7 @@ fn best_effort_is_not_repaired_but_counted() {
 }
 
 #[test]
-fn best_effort_messages_that_the_network_copies_arrive_once() {
+fn duplicated_best_effort_message_arrives_once() {
     let mut pair = Pair::new(NETWORK, 12);
     pair.run(Duration::from_millis(5));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
@@ -399,7 +399,7 @@ fn best_effort_messages_that_the_network_copies_arrive_once() {
 }
 
 #[test]
-fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
+fn open_frame_keeps_its_length_when_the_path_grows() {
     let mut pair = Pair::new(NETWORK, 13);
     pair.run(Duration::from_millis(5));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
@@ -426,7 +426,7 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
 }
 
 #[test]
-fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
+fn shortcut_declines_a_message_longer_than_its_buffer() {
     let mut pair = Pair::new(&[LinkId::SHM], 14);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(1));
@@ -438,13 +438,13 @@ fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
     let mut admitted = core
         .admit_lossless(pair.now, LinkId::SHM, A, frame.len())
         .unwrap();
-    assert!(core.take_whole(&mut admitted, &frame, None).is_none());
+    assert!(core.take_message(&mut admitted, &frame, None).is_none());
 }
 
 /// `P7.3` drops a message without a buffer. A waiting receive is a buffer, even if it is not
 /// posted.
 #[test]
-fn a_receive_that_is_waited_for_takes_a_best_effort_message_once() {
+fn waiting_receive_takes_a_best_effort_message_once() {
     let mut pair = Pair::new(&[LinkId::SHM], 16);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(1));
@@ -460,16 +460,16 @@ fn a_receive_that_is_waited_for_takes_a_best_effort_message_once() {
     };
     let (now, core) = (pair.now, &mut pair.ends[1].core);
     let mut take = |len: usize| {
-        let what = Wanted::Port(PORT, None);
-        let want = Want { what, len };
+        let filter = RecvFilter::Port(PORT, None);
+        let recv = WaitingRecv { filter, len };
         let frame_len = frame.len();
         let admitted = core.admit_lossless(now, LinkId::SHM, A, frame_len);
-        core.take_whole(&mut admitted.unwrap(), &frame, Some(&want))
+        core.take_message(&mut admitted.unwrap(), &frame, Some(&recv))
     };
     assert!(take(49).is_none());
-    let whole = take(50).unwrap();
-    assert_eq!(whole.dest, WholeDest::Wanted);
-    assert_eq!(frame[whole.off..][..whole.len], [7; 50]);
+    let message = take(50).unwrap();
+    assert_eq!(message.dest, MessageDest::Waiting);
+    assert_eq!(frame[message.off..][..message.len], [7; 50]);
     // Duplicate made by the network.
     assert!(take(50).is_none());
     assert_eq!(pair.ends[1].core.counters().messages_received, 1);
@@ -477,7 +477,7 @@ fn a_receive_that_is_waited_for_takes_a_best_effort_message_once() {
 }
 
 #[test]
-fn a_sender_refused_for_want_of_frames_is_told_when_they_have_left() {
+fn sender_refused_for_lack_of_frames_becomes_writable() {
     let mut pair = Pair::new(&[LinkId::UDP], 15);
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
@@ -508,7 +508,7 @@ fn receives_name_their_source() {
 
 // P9.7
 #[test]
-fn what_has_arrived_outlives_its_sender() {
+fn received_messages_outlive_their_sender() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
         let mut pair = Pair::new(links, 21);
         pair.run(Duration::from_millis(20));
@@ -525,7 +525,7 @@ fn what_has_arrived_outlives_its_sender() {
         pair.ends[0].send(B, &other, &pattern(3, 20)).unwrap();
         pair.ends[0].send(B, &LOW, &pattern(4, 30)).unwrap();
         pair.run(Duration::from_millis(20));
-        let cause = Cause::ProcessGone;
+        let cause = Cause::ProcessExited;
         pair.ends[1].core.fail_peer(A, cause);
         pair.run(Duration::from_millis(1));
         assert_eq!(pair.ends[1].core.unread(A), [(PORT, LOW.lane, 3)]);
@@ -540,7 +540,7 @@ fn what_has_arrived_outlives_its_sender() {
             .map(|got| got.bytes.clone())
             .collect();
         assert_eq!(got, [pattern(1, 10), pattern(1, 5000), pattern(4, 30)]);
-        let error = OpError::PeerGone(A, cause);
+        let error = OpError::PeerFailed(A, cause);
         for op in late {
             let failed = Event::RecvFailed { op, error };
             assert!(
@@ -556,7 +556,7 @@ fn what_has_arrived_outlives_its_sender() {
 
 // P9.7: an acknowledged message is kept, even if other messages have filled memory since.
 #[test]
-fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
+fn acknowledged_messages_outlive_their_sender_when_memory_is_full() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
         let mut pair = Pair::new(links, 24);
         pair.run(Duration::from_millis(20));
@@ -574,7 +574,7 @@ fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
         pair.run(Duration::from_millis(20));
         assert!(!pair.ends[0].core.has_unfinished());
         pair.ends[1].core.shared_mut().ctx.limits_mut().held_len_max = 1000;
-        pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+        pair.ends[1].core.fail_peer(A, Cause::ProcessExited);
         pair.ends[1].post(PORT, 5000, None);
         let any = Selector {
             space: Space::Tagged,
@@ -592,7 +592,7 @@ fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
 
 // P3.10: unread messages of ended sessions cannot grow without bound.
 #[test]
-fn lives_that_come_and_go_fill_no_more_than_twice_the_memory() {
+fn restarting_peers_use_at_most_twice_the_memory() {
     let mut pair = Pair::new(&[LinkId::UDP], 25);
     pair.run(Duration::from_millis(20));
     let limit = 100_000;
@@ -631,7 +631,7 @@ fn lives_that_come_and_go_fill_no_more_than_twice_the_memory() {
 
 // P9.7
 #[test]
-fn a_matched_message_behind_a_lost_transfer_is_delivered() {
+fn matched_message_behind_a_lost_transfer_is_delivered() {
     let mut pair = Pair::new(&[LinkId::UDP], 22);
     pair.run(Duration::from_millis(20));
     let other = SendSpec {
@@ -641,18 +641,20 @@ fn a_matched_message_behind_a_lost_transfer_is_delivered() {
     let lost = pair.ends[1].post(OTHER, 1_000_000, None);
     pair.ends[1].post(PORT, 100, Some(A));
     let unfilled = pair.ends[1].post(PORT, 100, Some(A));
-    pair.ends[0].ask(B, &other, &pattern(1, 1_000_000)).unwrap();
+    pair.ends[0]
+        .send_rendezvous(B, &other, &pattern(1, 1_000_000))
+        .unwrap();
     pair.ends[0].send(B, &LOW, &pattern(2, 100)).unwrap();
     // The request has arrived with the message after it, but the first fragment has not.
     pair.run(Duration::from_micros(7));
     assert_eq!(pair.ends[1].got.len(), 0, "its turn has not come");
     assert_eq!(pair.ends[1].core.usage().2, 1);
-    let cause = Cause::ProcessGone;
+    let cause = Cause::ProcessExited;
     pair.ends[1].core.fail_peer(A, cause);
     pair.run(Duration::from_micros(1));
     assert_eq!(pair.ends[1].got.len(), 1);
     assert_eq!(pair.ends[1].got[0].bytes, pattern(2, 100));
-    let error = OpError::PeerGone(A, cause);
+    let error = OpError::PeerFailed(A, cause);
     for op in [lost, unfilled] {
         assert!(
             pair.ends[1]
@@ -665,7 +667,7 @@ fn a_matched_message_behind_a_lost_transfer_is_delivered() {
 
 // P9.7: the next session's messages follow the leftovers of the last one.
 #[test]
-fn a_new_session_does_not_overtake_what_the_last_has_left() {
+fn new_session_does_not_overtake_old_messages() {
     let mut pair = Pair::new(&[LinkId::UDP], 23);
     pair.run(Duration::from_millis(20));
     pair.ends[0].send(B, &LOW, b"old").unwrap();
@@ -684,7 +686,7 @@ fn a_new_session_does_not_overtake_what_the_last_has_left() {
     let credit = pair.ends[1].core.credit(A, LOW.lane).unwrap();
     assert_eq!(
         credit.consumed, 35,
-        "credit of one session is not given back to the next"
+        "credit of one session does not return in the next"
     );
     pair.assert_clean();
 }
@@ -703,7 +705,7 @@ fn ring_pair() -> (Pair, SendSpec) {
 
 // P4.13
 #[test]
-fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
+fn multipart_copy_arrives_by_ring_before_it_is_requested() {
     let (mut pair, spec) = ring_pair();
     for len in [16 * 1024 + 1, 40_000, 64 * 1024] {
         let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
@@ -725,7 +727,7 @@ fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
 
 /// A choice that forces rendezvous does not shorten the parts where rendezvous is not allowed.
 #[test]
-fn a_copy_in_parts_leaves_in_few_of_them_although_all_is_to_be_asked_for() {
+fn multipart_copy_uses_few_parts_under_rendezvous() {
     let (mut pair, spec) = ring_pair();
     let core = &mut pair.ends[0].core;
     core.choose(Choice {

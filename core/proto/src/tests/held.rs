@@ -26,7 +26,7 @@ fn next_frame(pair: &mut Pair) -> Vec<u8> {
 
 // P4.3, P4.7
 #[test]
-fn a_message_without_a_receive_is_held_and_taken_in_the_order_of_arrival() {
+fn unexpected_messages_are_held_in_arrival_order() {
     let mut pair = Pair::new(&[LinkId::SHM], 18);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(1));
@@ -39,8 +39,8 @@ fn a_message_without_a_receive_is_held_and_taken_in_the_order_of_arrival() {
     let admitted = core.admit_lossless(pair.now, LinkId::SHM, A, frame.len());
     let mut admitted = admitted.unwrap();
     while !admitted.is_done() {
-        let whole = core.take_whole(&mut admitted, &frame, None).unwrap();
-        assert_eq!(whole.dest, WholeDest::Held);
+        let message = core.take_message(&mut admitted, &frame, None).unwrap();
+        assert_eq!(message.dest, MessageDest::Held);
     }
     assert!(!core.has_event(), "nothing is left for the engine");
     assert_eq!(core.counters().messages_held, 4);
@@ -62,7 +62,7 @@ fn a_message_without_a_receive_is_held_and_taken_in_the_order_of_arrival() {
 }
 
 #[test]
-fn a_posted_receive_comes_before_one_that_would_take_a_held_message() {
+fn posted_receive_precedes_an_immediate_one() {
     let mut pair = Pair::new(&[LinkId::SHM], 19);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(1));
@@ -72,8 +72,8 @@ fn a_posted_receive_comes_before_one_that_would_take_a_held_message() {
     let frame = next_frame(&mut pair);
     let core = &mut pair.ends[1].core;
     let admitted = core.admit_lossless(pair.now, LinkId::SHM, A, frame.len());
-    let whole = core.take_whole(&mut admitted.unwrap(), &frame, None);
-    assert_eq!(whole.unwrap().dest, WholeDest::Held);
+    let message = core.take_message(&mut admitted.unwrap(), &frame, None);
+    assert_eq!(message.unwrap().dest, MessageDest::Held);
     assert!(core.take_held(PORT, 50, None).is_none());
 }
 
@@ -153,7 +153,7 @@ impl Session {
         let asks = len > 0 && self.rng.random_bool(0.1);
         let end = &mut self.pair.ends[0];
         let result = match asks {
-            true => end.ask(B, &spec, &bytes),
+            true => end.send_rendezvous(B, &spec, &bytes),
             false => end.send(B, &spec, &bytes),
         };
         self.sent = self.sent.wrapping_add(u8::from(result.is_ok()));
@@ -265,7 +265,7 @@ fn compare(seed: u64, steps: usize, goes: bool) -> usize {
         (0..steps).for_each(|_| session.step());
         if goes {
             let end = &mut session.pair.ends[1];
-            end.core.fail_peer(A, Cause::ProcessGone);
+            end.core.fail_peer(A, Cause::ProcessExited);
             end.drain(&[]);
             (0..steps).for_each(|_| session.recv());
         }
@@ -278,21 +278,21 @@ fn compare(seed: u64, steps: usize, goes: bool) -> usize {
 
 /// Order, truncation, cancellation, credit and counts: P4.3, P4.4, P4.7, P11.2, P11.6.
 #[test]
-fn receives_that_take_a_held_message_at_once_see_what_posted_ones_see() {
+fn immediate_receives_match_like_posted_ones() {
     let taken: usize = (0..400).map(|seed| compare(seed, 150, false)).sum();
     assert!(taken > 2_000, "{taken} are too few to tell");
 }
 
 // P9.7, P11.8
 #[test]
-fn what_a_peer_left_is_taken_at_once_as_posted_receives_get_it() {
+fn messages_of_failed_peer_match_like_posted_receives() {
     let taken: usize = (1000..1200).map(|seed| compare(seed, 60, true)).sum();
     assert!(taken > 500, "{taken} are too few to tell");
 }
 
 // P4.4
 #[test]
-fn the_peer_is_told_of_credit_that_comes_back_at_once() {
+fn returned_credit_is_sent_at_once() {
     let mut pair = Pair::new(&[LinkId::SHM], 20);
     pair.ends[1].core.connect(pair.now, A);
     pair.takes = true;
@@ -303,18 +303,18 @@ fn the_peer_is_told_of_credit_that_comes_back_at_once() {
     let limit = |pair: &Pair| pair.ends[0].core.credit(B, LaneId::Low).unwrap().limit;
     let before = limit(&pair);
     let core = &mut pair.ends[1].core;
-    assert!(!core.wants_transmit());
+    assert!(!core.needs_transmit());
     while let Some(taken) = core.take_held(PORT, 9_000, None) {
         core.release(taken.held);
     }
-    assert!(core.wants_transmit());
+    assert!(core.needs_transmit());
     pair.run(Duration::from_millis(1));
     assert!(limit(&pair) > before);
     assert!(pair.ends[0].send(B, &LOW, &[7; 9_000]).is_ok());
 }
 
 #[test]
-fn no_message_is_taken_before_the_event_of_an_earlier_one() {
+fn messages_are_not_taken_before_earlier_events() {
     let mut pair = Pair::new(&[LinkId::SHM], 21);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(1));

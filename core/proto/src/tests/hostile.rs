@@ -50,7 +50,7 @@ fn hello(job_id: [u8; 16], secret: &[u8; 32], epoch: u64) -> [u8; 16 + HELLO_LEN
 
 // P1.8, P2.2, P2.3, P2.4
 #[test]
-fn every_kind_of_foreign_frame_has_its_own_reason() {
+fn each_foreign_frame_has_its_drop_reason() {
     let mut pair = up(1);
     let now = pair.now;
     let core = &mut pair.ends[0].core;
@@ -143,7 +143,9 @@ fn throw(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
     let core = &mut pair.ends[0].core;
     // The shortcut must reject it as well.
     if let Some(mut admitted) = core.admit(pair.now, LinkId::UDP, &frame) {
-        assert!(core.take_whole(&mut admitted, &frame, None).is_none() || kind == FrameKind::Data);
+        assert!(
+            core.take_message(&mut admitted, &frame, None).is_none() || kind == FrameKind::Data
+        );
         core.handle_rest(pair.now, &admitted, &frame);
     }
 }
@@ -200,7 +202,7 @@ fn a_reliable_record_in_a_frame_without_a_number_is_dropped_and_counted() {
 
 // P3.14
 #[test]
-fn marks_of_a_path_that_is_not_there_are_dropped_and_those_of_one_hold_nothing_up() {
+fn marks_of_unknown_paths_are_dropped_and_others_do_not_block() {
     let mut pair = up(9);
     let mut bytes = [0; 8];
     for path in [0, 2, 3, 255] {
@@ -253,7 +255,7 @@ fn a_hello_cannot_make_frames_too_short_for_a_record() {
 
 // P8.9
 #[test]
-fn a_peer_that_breaks_the_protocol_of_shared_memory_is_given_up() {
+fn shared_memory_violation_fails_the_peer() {
     let mut pair = Pair::new(&[LinkId::SHM], 8);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(1));
@@ -264,7 +266,7 @@ fn a_peer_that_breaks_the_protocol_of_shared_memory_is_given_up() {
         .handle_lossless(pair.now, LinkId::SHM, B, &frame, frame.len());
     pair.run(Duration::from_millis(1));
     let cause = Cause::Violation(DropReason::Malformed.name());
-    let error = OpError::PeerGone(B, cause);
+    let error = OpError::PeerFailed(B, cause);
     assert!(
         pair.ends[0]
             .failed

@@ -26,7 +26,7 @@ struct Cost {
     retransmits: u64,
     duplicates: u64,
     /// Number of frames sent for acknowledgements and grants.
-    answers: u64,
+    replies: u64,
     /// Number of frames that may be in flight at the end.
     window: usize,
 }
@@ -59,7 +59,7 @@ fn exchange(drop: f64, count: usize, refused: usize) -> Cost {
         calls: core::mem::take(&mut pair.bulk_calls),
         retransmits: sender.core.counters().retransmits,
         duplicates: counters.drops(DropReason::Duplicate),
-        answers: counters.frames_sent,
+        replies: counters.frames_sent,
         window: sender
             .core
             .path_status(B, LinkId::UDP)
@@ -71,7 +71,7 @@ fn exchange(drop: f64, count: usize, refused: usize) -> Cost {
 
 // P3.15
 #[test]
-fn lost_fragments_leave_together_and_with_new_ones() {
+fn lost_fragments_share_calls_with_new_ones() {
     let count = 20;
     let undisturbed = exchange(0.0, count, 0);
     assert_eq!(undisturbed.retransmits, 0);
@@ -88,7 +88,7 @@ fn lost_fragments_leave_together_and_with_new_ones() {
 
 // P3.15
 #[test]
-fn a_call_with_lost_fragments_that_the_link_refuses_leaves_again() {
+fn refused_retransmission_is_repeated() {
     for refused in [1, 5, 30] {
         exchange(0.1, 4, refused);
     }
@@ -96,7 +96,7 @@ fn a_call_with_lost_fragments_that_the_link_refuses_leaves_again() {
 
 // P3.8, P3.2
 #[test]
-fn what_has_arrived_is_seldom_sent_again() {
+fn spurious_retransmissions_are_rare() {
     let cost = exchange(0.01, 20, 0);
     let most = cost.retransmits / 20;
     assert!(
@@ -109,19 +109,19 @@ fn what_has_arrived_is_seldom_sent_again() {
 
 // P3.5
 #[test]
-fn losses_cost_few_acknowledgements() {
+fn loss_causes_few_acknowledgements() {
     let (without, with) = (exchange(0.0, 20, 0), exchange(0.01, 20, 0));
     assert!(
-        with.answers < without.answers * 2,
+        with.replies < without.replies * 2,
         "{} frames of answers, {} without loss",
-        with.answers,
-        without.answers
+        with.replies,
+        without.replies
     );
 }
 
 // P3.13
 #[test]
-fn a_fifth_lost_by_chance_leaves_a_window_of_a_call() {
+fn random_loss_of_a_fifth_keeps_a_window_of_one_call() {
     let cost = exchange(0.2, 40, 0);
     assert!(cost.window >= 44, "{} frames", cost.window);
 }

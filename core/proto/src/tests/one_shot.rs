@@ -250,7 +250,7 @@ fn pair(usage: StreamUse, seed: u64) -> Pair {
 
 // P12.7, P15.6, P15.7
 #[test]
-fn concurrent_one_shot_regions_are_read_and_written_whole() {
+fn concurrent_one_shot_regions_transfer_completely() {
     for usage in [StreamUse::On, StreamUse::Auto, StreamUse::Off] {
         for (at_once, loss) in [(2, 0.05), (12, 0.0), (64, 0.05)] {
             let seed = at_once as u64;

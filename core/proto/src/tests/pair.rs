@@ -108,7 +108,7 @@ pub(super) struct Pair {
     /// Number of frames sent with their checksum in front.
     pub(super) summed: usize,
     /// Number of acknowledgements taken as acknowledging everything in flight.
-    pub(super) lone_acks: usize,
+    pub(super) single_acks: usize,
     wires: Vec<Wire>,
     order: u64,
     rng: ChaCha8Rng,
@@ -200,14 +200,14 @@ impl End {
     }
 
     /// Performs the only atomic operation of the harness: wrapping addition of bytes.
-    fn add(&mut self, answer: &Answer, atomic: &AtomicSpec, operands: &[u8]) {
-        let place = self.region_mut(answer.region, answer.off, atomic.span as usize);
+    fn add(&mut self, reply: &Reply, atomic: &AtomicSpec, operands: &[u8]) {
+        let place = self.region_mut(reply.region, reply.off, atomic.span as usize);
         let before = place.to_vec();
         for (byte, operand) in place.iter_mut().zip(operands) {
             *byte = byte.wrapping_add(*operand);
         }
         let back: &[u8] = if atomic.fetch { &before } else { &[] };
-        if let Some(mut staging) = self.core.answer(answer, back.len()) {
+        if let Some(mut staging) = self.core.reply(reply, back.len()) {
             staging.push(back);
         }
     }
@@ -246,13 +246,18 @@ impl End {
                 staging.push(second);
                 Ok(())
             }
-            Err(Refused::TooLong) => self.ask(to, spec, bytes),
+            Err(Refused::TooLong) => self.send_rendezvous(to, spec, bytes),
             Err(refused) => Err(refused),
         }
     }
 
     /// Sends by rendezvous, even a short message.
-    pub(super) fn ask(&mut self, to: PeerId, spec: &SendSpec, bytes: &[u8]) -> Result<(), Refused> {
+    pub(super) fn send_rendezvous(
+        &mut self,
+        to: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
         let op = self.op(bytes.to_vec());
         let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
         if result.is_err() {
@@ -289,15 +294,15 @@ impl End {
                 Event::PeerFailed { .. } | Event::Suspect { .. } => self.failed.push(event),
                 Event::Pull { transfer, .. } => self.core.pull_done(transfer, false),
                 Event::PutNotice(notice) => self.notices.push(notice),
-                Event::BufferWanted { port, peer, len } if self.lends => {
+                Event::BufferNeeded { port, peer, len } if self.lends => {
                     self.post(port, usize::try_from(len).unwrap(), Some(peer));
                 }
                 Event::PortUnopened { port, peer } => self.unopened.push((port, peer)),
                 Event::Discard { held } => self.core.release(held),
-                Event::StreamWanted(_) => self.streams_wanted += 1,
+                Event::StreamNeeded(_) => self.streams_wanted += 1,
                 Event::PeerUp(_)
                 | Event::Writable(_)
-                | Event::BufferWanted { .. }
+                | Event::BufferNeeded { .. }
                 | Event::MemoryFull { .. }
                 | Event::Unsolicited { .. } => {}
                 other => self.on_remote(frame, other),
@@ -344,12 +349,12 @@ impl End {
         else {
             return;
         };
-        let whole = usize::try_from(len).unwrap();
+        let total = usize::try_from(len).unwrap();
         let bytes = self.take(frame, data).unwrap_or_else(|| {
             let memory = &self.memory[&op.unwrap().0];
-            let beyond = memory.get(whole..).unwrap_or_default();
+            let beyond = memory.get(total..).unwrap_or_default();
             assert!(beyond.iter().all(|&byte| byte == 0xa5));
-            memory[..whole.min(memory.len())].to_vec()
+            memory[..total.min(memory.len())].to_vec()
         });
         if let Some(op) = op {
             self.memory.remove(&op.0);
@@ -405,20 +410,20 @@ impl End {
                 self.region_mut(region, off, bytes.len())
                     .copy_from_slice(&bytes);
             }
-            Event::RemoteRead { answer, len } => {
+            Event::RemoteRead { reply, len } => {
                 let len = usize::try_from(len).unwrap();
-                let bytes = self.region_mut(answer.region, answer.off, len).to_vec();
-                if let Some(mut staging) = self.core.answer_read(&answer, len as u64, 0) {
+                let bytes = self.region_mut(reply.region, reply.off, len).to_vec();
+                if let Some(mut staging) = self.core.reply_read(&reply, len as u64, 0) {
                     staging.push(&bytes);
                 }
             }
             Event::RemoteAtomic {
-                answer,
+                reply,
                 atomic,
                 data,
             } => {
                 let operands = self.take(frame, data).unwrap_or_default();
-                self.add(&answer, &atomic, &operands);
+                self.add(&reply, &atomic, &operands);
             }
             other => panic!("{other:?}"),
         }
@@ -445,7 +450,7 @@ impl Pair {
             calls: Vec::new(),
             bulk_calls: Vec::new(),
             summed: 0,
-            lone_acks: 0,
+            single_acks: 0,
             wires: Vec::new(),
             order: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -498,7 +503,7 @@ impl Pair {
         end.drain(&[]);
         end.core.link_ready(LinkId::STREAM);
         while let Some(transmit) = end.core.poll_transmit(self.now) {
-            if self.streams_refused > 0 && transmit.way().1 == LinkId::STREAM {
+            if self.streams_refused > 0 && transmit.destination().1 == LinkId::STREAM {
                 self.streams_refused -= 1;
                 end.core.transmit_refused();
                 continue;
@@ -522,7 +527,7 @@ impl Pair {
             {
                 if self.bulk_refused > 0 {
                     self.bulk_refused -= 1;
-                    let link = transmit.way().1;
+                    let link = transmit.destination().1;
                     end.core.transmit_refused();
                     end.core.link_ready(link);
                     continue;
@@ -534,7 +539,7 @@ impl Pair {
                 let off = usize::try_from(part.off).unwrap();
                 payload.extend_from_slice(&end.memory[&part.op.0][off..off + part.len]);
             }
-            let link = transmit.way().1;
+            let link = transmit.destination().1;
             frames.extend(
                 transmit
                     .frames(&payload)
@@ -548,7 +553,7 @@ impl Pair {
                 LinkId::STREAM => usize::MAX,
                 _ => params.unwrap().frame_len_max,
             };
-            let (sum_len, frame) = match CheckedFrame::wants_sum(&frame) {
+            let (sum_len, frame) = match CheckedFrame::needs_sum(&frame) {
                 true => (CHECK_LEN, frame),
                 false => (0, self.take_sum(link, frame)),
             };
@@ -659,7 +664,7 @@ impl Pair {
             } else if let Some(mut frame) = end.core.admit(self.now, wire.link, &wire.frame) {
                 // As in the library.
                 let taken = end.core.take_ack(self.now, &mut frame, &wire.frame);
-                self.lone_acks += usize::from(taken);
+                self.single_acks += usize::from(taken);
                 if !frame.is_done() {
                     end.core.handle_rest(self.now, &frame, &wire.frame);
                 }
@@ -668,20 +673,20 @@ impl Pair {
         }
     }
 
-    /// Sends a lone message by the shortcut, which must apply, over the faulty wire.
-    pub(super) fn send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) {
-        assert!(self.try_send_lone(from, spec, bytes), "nothing waits");
+    /// Sends a single message by the shortcut, which must apply, over the faulty wire.
+    pub(super) fn send_single(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) {
+        assert!(self.try_send_single(from, spec, bytes), "nothing waits");
     }
 
-    /// Sends a lone message if the shortcut applies; returns whether it does.
-    pub(super) fn try_send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
+    /// Sends a single message if the shortcut applies; returns whether it does.
+    pub(super) fn try_send_single(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
         let to = [B, A][from];
         let core = &mut self.ends[from].core;
-        let Some(lone) = core.lone(to, spec, bytes) else {
+        let Some(single) = core.single(to, spec, bytes) else {
             return false;
         };
-        let transmit = core.send_lone(self.now, &lone).unwrap();
-        let (link, frames) = (transmit.way().1, transmit.frames(&[]));
+        let transmit = core.send_single(self.now, &single).unwrap();
+        let (link, frames) = (transmit.destination().1, transmit.frames(&[]));
         for frame in frames {
             let frame = self.take_sum(link, frame);
             self.put(1 - from, link, frame);
@@ -776,7 +781,7 @@ impl Pair {
             assert_eq!(end.core.usage(), (0, 0, 0), "rank {rank} leaks");
             assert!(
                 end.memory.is_empty(),
-                "rank {rank} keeps {:?}",
+                "rank {rank} still holds {:?}",
                 end.memory.keys()
             );
         }

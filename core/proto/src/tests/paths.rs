@@ -32,7 +32,7 @@ fn status(pair: &Pair, rank: usize, link: LinkId) -> PathStatus {
 
 // P6.7, P3.12
 #[test]
-fn a_mixture_arrives_although_paths_die_and_heal_in_turn() {
+fn mixed_traffic_arrives_over_failing_paths() {
     let mut left = 0;
     for seed in 0..24 {
         let faults = Faults {
@@ -60,7 +60,7 @@ fn a_mixture_arrives_although_paths_die_and_heal_in_turn() {
 
 // P6.7
 #[test]
-fn what_was_under_way_on_a_path_that_dies_goes_by_another() {
+fn frames_of_a_failed_path_move_to_another() {
     for dead in [LinkId::UDP, LinkId::PACKET] {
         let mut pair = up(1);
         pair.dead = Some(dead);
@@ -91,7 +91,7 @@ fn what_was_under_way_on_a_path_that_dies_goes_by_another() {
 
 // P6.7
 #[test]
-fn acknowledgements_that_do_not_arrive_take_another_path_too() {
+fn lost_acknowledgements_move_to_another_path() {
     for link in NETWORK {
         let mut pair = up(2);
         pair.deaf = Some((0, *link));
@@ -108,7 +108,7 @@ fn acknowledgements_that_do_not_arrive_take_another_path_too() {
 
 // P6.7, P9.1
 #[test]
-fn no_path_is_blamed_when_none_answers() {
+fn no_path_is_closed_if_none_responds() {
     let mut pair = up(3);
     pair.faults.drop = 1.0;
     pair.ends[0].send(B, &LOW, b"x").unwrap();
@@ -129,7 +129,7 @@ fn no_path_is_blamed_when_none_answers() {
 
 // P6.2, P3.12
 #[test]
-fn a_path_that_becomes_narrower_is_noticed_and_its_frames_are_cut_again() {
+fn mtu_drop_is_detected_and_frames_are_refragmented() {
     for links in [&[LinkId::UDP][..], NETWORK] {
         let mut pair = Pair::new(links, 4);
         pair.run(Duration::from_millis(50));
@@ -152,7 +152,7 @@ fn a_path_that_becomes_narrower_is_noticed_and_its_frames_are_cut_again() {
 
 // P3.12
 #[test]
-fn a_message_of_one_long_frame_is_cut_although_one_of_its_length_would_ask() {
+fn message_of_one_long_frame_is_refragmented_not_announced() {
     let mut pair = Pair::new(&[LinkId::UDP], 8);
     for (rank, end) in [0, 1].into_iter().zip(&mut pair.ends) {
         let mut config = config(rank, 300);
@@ -180,7 +180,7 @@ fn a_message_of_one_long_frame_is_cut_although_one_of_its_length_would_ask() {
 
 // P6.2
 #[test]
-fn a_forged_word_of_a_narrower_path_changes_nothing() {
+fn forged_mtu_report_changes_nothing() {
     let mut pair = up(5);
     pair.ends[0].core.shrink_path(B, LinkId::UDP, 600);
     assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1472);
@@ -190,7 +190,7 @@ fn a_forged_word_of_a_narrower_path_changes_nothing() {
 
 // P6.2
 #[test]
-fn a_true_word_of_a_narrower_path_is_confirmed_without_traffic() {
+fn true_mtu_report_is_confirmed_without_traffic() {
     let mut pair = up(6);
     pair.narrow = Some((LinkId::UDP, 1000));
     pair.ends[0].core.shrink_path(B, LinkId::UDP, 1000);
@@ -200,7 +200,7 @@ fn a_true_word_of_a_narrower_path_is_confirmed_without_traffic() {
 
 // P5.1, P3.12
 #[test]
-fn a_transfer_announced_for_a_wider_path_goes_by_a_narrower_one() {
+fn transfer_announced_for_a_wider_path_uses_a_narrower_one() {
     let mut pair = up(7);
     pair.narrow = Some((LinkId::PACKET, 1496));
     // The state before UDP has verified its frame length: raw frames are longest.

@@ -83,7 +83,7 @@ fn exchange(seed: u64, faults: Faults, speculates: bool) -> u64 {
 }
 
 #[test]
-fn speculation_never_leaves_a_wrong_byte() {
+fn misprediction_leaves_no_wrong_byte() {
     for seed in 0..12 {
         assert!(exchange(seed, FAULTS, true) > 0);
         assert_eq!(exchange(seed, FAULTS, false), 0);
@@ -111,25 +111,25 @@ fn runs_taken(drop: f64) -> usize {
 }
 
 #[test]
-fn fragments_that_come_together_are_taken_as_runs() {
+fn consecutive_fragments_are_accepted_as_runs() {
     let count = runs_taken(0.0);
     assert!(count > 500, "{count} frames in runs");
 }
 
 #[test]
-fn runs_are_taken_behind_a_lost_frame_too() {
+fn runs_behind_a_lost_frame_are_accepted() {
     let count = runs_taken(0.03);
     assert!(count > 400, "{count} frames in runs");
 }
 
 #[test]
-fn what_comes_in_order_is_nearly_all_hits() {
+fn in_order_fragments_are_mostly_predicted() {
     let hits = exchange(7, Faults::default(), true);
     assert!(hits > 500, "{hits} hits");
 }
 
 #[test]
-fn nothing_is_expected_into_a_buffer_that_is_too_short() {
+fn short_buffer_gets_no_prediction() {
     let mut pair = Pair::new(&[LinkId::UDP], 1);
     pair.run(Duration::from_millis(50));
     pair.speculates = true;

@@ -88,7 +88,7 @@ fn send_all(pair: &mut Pair, messages: &[(usize, bool)]) {
         for attempt in 0.. {
             let end = &mut pair.ends[0];
             let sent = match asks {
-                true => end.ask(B, &spec, &bytes),
+                true => end.send_rendezvous(B, &spec, &bytes),
                 false => end.send(B, &spec, &bytes),
             };
             match sent {
@@ -152,7 +152,9 @@ fn with_transfer_under_way(count: usize) -> Pair {
     // Its fragments are dropped until the test removes the limit.
     pair.narrow = Some((LinkId::UDP, 1_000));
     let long = pattern(0, 100_000);
-    pair.ends[0].ask(B, &spec(Space::Plain, 0), &long).unwrap();
+    pair.ends[0]
+        .send_rendezvous(B, &spec(Space::Plain, 0), &long)
+        .unwrap();
     pair.run(MS / 4);
     pair
 }
@@ -184,7 +186,7 @@ fn tagged_messages_do_not_wait_for_a_plain_one() {
 
 // P11.10
 #[test]
-fn a_held_message_is_not_taken_before_an_earlier_one_is_delivered() {
+fn held_message_waits_for_earlier_delivery() {
     let mut pair = with_transfer_under_way(1);
     let spec = spec(Space::Plain, 1);
     pair.ends[0].send(B, &spec, &[7; 100]).unwrap();
@@ -210,7 +212,7 @@ fn complete_messages_are_delivered_when_the_sender_fails() {
     }
     pair.run(MS / 4);
     assert_eq!(numbers_got(&pair), []);
-    pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+    pair.ends[1].core.fail_peer(A, Cause::ProcessExited);
     pair.ends[1].drain(&[]);
     assert_eq!(numbers_got(&pair), [Some(1), Some(2)]);
     assert!(
@@ -227,7 +229,7 @@ fn complete_messages_are_delivered_when_the_sender_fails() {
 
 // P11.5, P11.10
 #[test]
-fn a_message_that_waits_is_cut_to_its_buffer() {
+fn unexpected_message_is_truncated_to_its_buffer() {
     let mut pair = with_transfer_under_way(1);
     pair.ends[1].post_tagged(&ANY, 60);
     let spec = spec(Space::Plain, 1);

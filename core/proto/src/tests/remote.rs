@@ -165,13 +165,13 @@ fn every_length_is_put_and_got() {
     for links in LINKS {
         let mut scene = Scene::new(links, Access::BOTH);
         for (seed, &len) in LENS.iter().enumerate() {
-            let (wanted, at) = (bytes(len, seed), scene.at(seed));
-            let op = scene.put(&at, &wanted);
+            let (expected, at) = (bytes(len, seed), scene.at(seed));
+            let op = scene.put(&at, &expected);
             assert_eq!(scene.end(op).1, Ok(()), "{links:?}: put of {len}");
-            assert_eq!(scene.region()[seed..seed + len], wanted);
+            assert_eq!(scene.region()[seed..seed + len], expected);
             assert_eq!(scene.region()[seed + len], 0xee, "behind {len} bytes");
             let op = scene.get(&at, len);
-            assert_eq!(scene.end(op), (wanted, Ok(())), "{links:?}: get of {len}");
+            assert_eq!(scene.end(op), (expected, Ok(())), "{links:?}: get of {len}");
             scene.pair.ends[1]
                 .memory
                 .get_mut(&scene.region.0)
@@ -184,7 +184,7 @@ fn every_length_is_put_and_got() {
 
 // P12.2, P12.9
 #[test]
-fn what_follows_a_put_finds_it_in_place() {
+fn message_after_a_put_finds_its_data() {
     for links in LINKS {
         for faults in [0.0, 0.05] {
             let mut scene = Scene::new(links, Access::BOTH);
@@ -195,8 +195,8 @@ fn what_follows_a_put_finds_it_in_place() {
                 corrupt: 0.0,
             };
             for (round, &len) in LENS.iter().enumerate().skip(1) {
-                let (wanted, at) = (bytes(len, round), scene.at(0));
-                let put = scene.put(&at, &wanted);
+                let (expected, at) = (bytes(len, round), scene.at(0));
+                let put = scene.put(&at, &expected);
                 let read = scene.get(&at, len.min(16_000));
                 let tail = scene.at(len - 1);
                 let add = scene.add(&tail, &[1], true);
@@ -215,14 +215,14 @@ fn what_follows_a_put_finds_it_in_place() {
                 let name = format!("{links:?}: the message behind a put of {len}");
                 assert_eq!(scene.pair.ends[1].got.len(), 1, "{name}");
                 let (last, rest) = scene.region()[..len].split_last().unwrap();
-                assert_eq!(rest, &wanted[..len - 1], "{name}");
-                assert_eq!(*last, wanted[len - 1].wrapping_add(1), "{name}");
+                assert_eq!(rest, &expected[..len - 1], "{name}");
+                assert_eq!(*last, expected[len - 1].wrapping_add(1), "{name}");
                 scene.pair.ends[1].got.clear();
                 scene.pair.ends[1].core.open_port(PORT, PortMode::Posted);
                 assert_eq!(scene.end(put).1, Ok(()));
                 let (got, result) = scene.end(read);
-                assert_eq!((&got[..], result), (&wanted[..len.min(16_000)], Ok(())));
-                assert_eq!(scene.end(add), (wanted[len - 1..].to_vec(), Ok(())));
+                assert_eq!((&got[..], result), (&expected[..len.min(16_000)], Ok(())));
+                assert_eq!(scene.end(add), (expected[len - 1..].to_vec(), Ok(())));
             }
             scene.pair.faults = Faults::default();
             scene.finish();
@@ -232,7 +232,7 @@ fn what_follows_a_put_finds_it_in_place() {
 
 // P12.3
 #[test]
-fn what_is_not_open_is_not_touched() {
+fn unregistered_memory_is_not_accessed() {
     let mut scene = Scene::new(&[LinkId::UDP], Access::BOTH);
     let mut wrong = scene.at(0);
     wrong.key ^= 1;
@@ -267,7 +267,7 @@ fn what_is_not_open_is_not_touched() {
 
 // P12.3
 #[test]
-fn rights_are_kept() {
+fn access_rights_are_enforced() {
     for (access, may_write, may_read) in [(Access::READ, false, true), (Access::WRITE, true, false)]
     {
         let mut scene = Scene::new(&[LinkId::SHM], access);
@@ -300,7 +300,7 @@ fn rights_are_kept() {
 }
 
 #[test]
-fn a_lossy_wire_changes_nothing_twice() {
+fn lossy_link_applies_requests_once() {
     for links in &LINKS[1..] {
         let mut scene = Scene::new(links, Access::BOTH);
         scene.pair.faults = Faults {
@@ -330,7 +330,7 @@ fn a_lossy_wire_changes_nothing_twice() {
 
 // P12.8
 #[test]
-fn a_put_tells_the_program_and_its_credit_waits_for_it() {
+fn put_notice_holds_credit_until_taken() {
     for len in [8, 100_000] {
         let mut scene = Scene::new(&[LinkId::UDP], Access::WRITE);
         let mut at = scene.at(1);
@@ -356,7 +356,7 @@ fn a_put_tells_the_program_and_its_credit_waits_for_it() {
 
 // P12.7
 #[test]
-fn closing_a_region_ends_what_is_under_way() {
+fn deregistering_ends_requests_in_flight() {
     for links in [&[LinkId::UDP][..], &[LinkId::SHM]] {
         for gets in [false, true] {
             let mut scene = Scene::new(links, Access::BOTH);
@@ -390,7 +390,7 @@ fn closing_a_region_ends_what_is_under_way() {
 
 // P9.6
 #[test]
-fn a_peer_that_is_gone_takes_its_requests_with_it() {
+fn failed_peer_cancels_its_requests() {
     for (links, len) in [
         (&[LinkId::UDP][..], 100),
         (&[LinkId::UDP], 300_000),
@@ -402,20 +402,20 @@ fn a_peer_that_is_gone_takes_its_requests_with_it() {
         let put = scene.put(&at, &vec![1; len]);
         let get = scene.get(&at, len);
         scene.pair.run(MS * 3 / 2);
-        scene.pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
-        scene.pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
-        let gone = Err(OpError::PeerGone(B, Cause::ProcessGone));
+        scene.pair.ends[1].core.fail_peer(A, Cause::ProcessExited);
+        scene.pair.ends[0].core.fail_peer(B, Cause::ProcessExited);
+        let gone = Err(OpError::PeerFailed(B, Cause::ProcessExited));
         assert_eq!(scene.end(put).1, gone);
         assert_eq!(scene.end(get).1, gone);
         let refused = scene.pair.ends[0].core.get(B, &at, OpId(99), 8);
-        assert_eq!(refused, Err(Refused::Gone(Cause::ProcessGone)));
+        assert_eq!(refused, Err(Refused::PeerFailed(Cause::ProcessExited)));
         scene.finish();
     }
 }
 
 // P3.12
 #[test]
-fn requests_move_when_their_path_dies_or_narrows() {
+fn requests_move_when_their_path_fails_or_narrows() {
     for narrow in [false, true] {
         let mut scene = Scene::new(&[LinkId::UDP, LinkId::PACKET], Access::BOTH);
         let at = scene.at(0);
@@ -444,18 +444,18 @@ fn requests_move_when_their_path_dies_or_narrows() {
             assert_eq!(scene.end(op).1, Ok(()), "narrow: {narrow}");
         }
         let (got, result) = scene.end(last);
-        let mut wanted = bytes(20_000, 2);
-        wanted[..1_300]
+        let mut expected = bytes(20_000, 2);
+        expected[..1_300]
             .iter_mut()
             .for_each(|byte| *byte = byte.wrapping_add(1));
-        assert_eq!((got, result), (wanted, Ok(())));
+        assert_eq!((got, result), (expected, Ok(())));
         scene.pair.narrow = None;
         scene.finish();
     }
 }
 
 #[test]
-fn a_key_can_be_chosen_once() {
+fn region_key_is_unique() {
     let mut scene = Scene::new(&[LinkId::SHM], Access::BOTH);
     let other = scene.pair.ends[1].op(vec![0; 8]);
     let spec = RegionSpec {
@@ -513,7 +513,7 @@ fn mad_record(rng: &mut ChaCha8Rng, seq: u16, late: bool) -> Vec<u8> {
 
 // P1.7, P12.3
 #[test]
-fn mad_requests_stay_within_the_region_and_within_bounds() {
+fn invalid_requests_stay_within_bounds() {
     let mut pair = Pair::new(&[LinkId::UDP], 3);
     pair.run(50 * MS);
     let region = pair.ends[0].op(vec![0xee; 3_000]);
@@ -579,7 +579,7 @@ fn mad_requests_stay_within_the_region_and_within_bounds() {
 
 // P2.15
 #[test]
-fn a_process_that_leaves_serves_no_requests_and_owes_no_answers() {
+fn closing_process_serves_no_requests_and_waits_for_no_replies() {
     for links in LINKS {
         for len in [8, 1_300, 70_000] {
             let mut scene = Scene::new(links, Access::BOTH);
@@ -595,13 +595,13 @@ fn a_process_that_leaves_serves_no_requests_and_owes_no_answers() {
             assert!(scene.pair.ends[0].ended.is_empty(), "{what}");
             assert!(scene.region().iter().all(|&byte| byte == 0xee), "{what}");
             assert!(!scene.pair.ends[1].core.has_unfinished(), "{what}");
-            scene.pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
+            scene.pair.ends[0].core.fail_peer(B, Cause::ProcessExited);
             scene.pair.ends[0].drain(&[]);
             for op in ops {
                 let ended = scene.pair.ends[0].ended.remove(&op.0);
                 assert_eq!(
                     ended,
-                    Some(Err(OpError::PeerGone(B, Cause::ProcessGone))),
+                    Some(Err(OpError::PeerFailed(B, Cause::ProcessExited))),
                     "{what}"
                 );
             }

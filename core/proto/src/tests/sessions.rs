@@ -16,7 +16,7 @@ const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
 
 // P2.6, P6.1, P6.3, P6.5
 #[test]
-fn a_session_opens_on_every_path_and_proves_its_frame_length() {
+fn session_opens_on_every_path_and_probes_its_frame_length() {
     let mut pair = Pair::new(NETWORK, 1);
     pair.run(Duration::from_millis(50));
     for (end, peer) in [(&pair.ends[0], B), (&pair.ends[1], A)] {
@@ -38,7 +38,7 @@ fn a_session_opens_on_every_path_and_proves_its_frame_length() {
 
 // P2.1, P2.5
 #[test]
-fn both_sides_may_open_at_once_over_a_lossy_wire() {
+fn simultaneous_open_succeeds_over_a_lossy_link() {
     for seed in 0..50 {
         let mut pair = Pair::new(NETWORK, seed);
         pair.faults = Faults {
@@ -64,7 +64,7 @@ fn both_sides_may_open_at_once_over_a_lossy_wire() {
 
 // P2.1
 #[test]
-fn a_session_that_one_side_alone_knows_comes_up_when_the_network_heals() {
+fn half_open_session_completes_when_the_network_heals() {
     let mut pair = Pair::new(NETWORK, 9);
     // The other side's answers arrive, this side's later frames do not.
     pair.run(Duration::from_micros(9));
@@ -83,7 +83,7 @@ fn a_session_that_one_side_alone_knows_comes_up_when_the_network_heals() {
 
 // P2.1, P6.5
 #[test]
-fn a_dead_path_leaves_the_other_one_to_do_the_work() {
+fn other_path_carries_traffic_of_a_failed_one() {
     let mut pair = Pair::new(NETWORK, 2);
     pair.dead = Some(LinkId::PACKET);
     pair.run(Duration::from_millis(50));
@@ -96,7 +96,7 @@ fn a_dead_path_leaves_the_other_one_to_do_the_work() {
 
 // P9.1, P9.6
 #[test]
-fn a_silent_peer_is_suspected_and_its_operations_end() {
+fn silent_peer_is_suspected_and_its_operations_fail() {
     let mut pair = Pair::new(&[LinkId::UDP], 3);
     pair.run(Duration::from_millis(5));
     let op = pair.ends[0].post(PORT, 10, Some(B));
@@ -111,14 +111,17 @@ fn a_silent_peer_is_suspected_and_its_operations_end() {
     let cause = Cause::Silent(LinkId::UDP);
     pair.ends[0].core.fail_peer(B, cause);
     pair.run(Duration::from_millis(1));
-    let error = OpError::PeerGone(B, cause);
+    let error = OpError::PeerFailed(B, cause);
     assert!(
         pair.ends[0]
             .failed
             .contains(&Event::RecvFailed { op, error })
     );
     assert_eq!(pair.ends[0].sent.values().next(), Some(&Err(error)));
-    assert_eq!(pair.ends[0].send(B, &LOW, b"x"), Err(Refused::Gone(cause)));
+    assert_eq!(
+        pair.ends[0].send(B, &LOW, b"x"),
+        Err(Refused::PeerFailed(cause))
+    );
     assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
 }
 
@@ -133,7 +136,7 @@ fn after_a_partition_heals_a_new_session_opens() {
     let failed = Event::PeerFailed {
         peer: A,
         cause: Cause::Restarted,
-        unheard: false,
+        has_unacked: false,
     };
     assert!(pair.ends[1].failed.contains(&failed));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
@@ -144,14 +147,14 @@ fn after_a_partition_heals_a_new_session_opens() {
 
 // P2.4
 #[test]
-fn a_restarted_peer_is_a_new_one() {
+fn restarted_peer_gets_a_new_session() {
     let mut pair = Pair::new(NETWORK, 5);
     pair.run(Duration::from_millis(5));
     let op = pair.ends[0].post(PORT, 10, Some(B));
     pair.ends[1] = End::new(1, NETWORK, 1000);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(50));
-    let error = OpError::PeerGone(B, Cause::Restarted);
+    let error = OpError::PeerFailed(B, Cause::Restarted);
     assert!(
         pair.ends[0]
             .failed
@@ -164,7 +167,7 @@ fn a_restarted_peer_is_a_new_one() {
 }
 
 #[test]
-fn a_late_hello_of_a_session_that_is_over_does_not_unsettle_the_next() {
+fn late_hello_of_a_closed_session_is_ignored() {
     let mut pair = Pair::new(&[LinkId::UDP], 6);
     pair.ends[1].core.connect(pair.now, A);
     let Some(Transmit::Frame { bytes, .. }) = pair.ends[1].core.poll_transmit(pair.now) else {
@@ -186,7 +189,7 @@ fn a_late_hello_of_a_session_that_is_over_does_not_unsettle_the_next() {
 }
 
 #[test]
-fn a_hello_of_a_peer_that_is_gone_again_is_not_answered_for_ever() {
+fn hello_replies_to_a_failed_peer_are_bounded() {
     let mut pair = Pair::new(&[LinkId::UDP], 7);
     pair.run(Duration::from_micros(6));
     assert_eq!(pair.ends[1].core.peer_status(A), PeerStatus::Connecting);
@@ -204,7 +207,7 @@ fn a_hello_of_a_peer_that_is_gone_again_is_not_answered_for_ever() {
 }
 
 #[test]
-fn an_end_that_waits_in_a_session_given_up_by_the_other_is_told_so() {
+fn waiting_peer_detects_a_session_the_other_closed() {
     let mut pair = Pair::new(NETWORK, 8);
     pair.run(Duration::from_millis(50));
     // The request is acknowledged and finds no buffer: nothing is in flight any more.
@@ -213,9 +216,9 @@ fn an_end_that_waits_in_a_session_given_up_by_the_other_is_told_so() {
     pair.ends[1].core.fail_peer(A, Cause::Silent(LinkId::UDP));
     pair.run(Duration::from_millis(50));
     assert!(pair.ends[0].sent.is_empty());
-    pair.ends[0].core.ask(B);
+    pair.ends[0].core.probe_peer(B);
     pair.run(Duration::from_millis(5));
-    let error = OpError::PeerGone(B, Cause::Closed);
+    let error = OpError::PeerFailed(B, Cause::Closed);
     assert_eq!(pair.ends[0].sent.values().next(), Some(&Err(error)));
     assert_eq!(
         pair.ends[0].core.peer_status(B),
@@ -225,27 +228,27 @@ fn an_end_that_waits_in_a_session_given_up_by_the_other_is_told_so() {
 }
 
 #[test]
-fn a_peer_that_is_asked_is_heard_of() {
+fn probed_peer_replies() {
     let mut pair = Pair::new(NETWORK, 9);
     pair.run(Duration::from_millis(50));
-    let before = pair.ends[0].core.last_heard(B).unwrap();
-    pair.ends[0].core.ask(B);
+    let before = pair.ends[0].core.last_seen(B).unwrap();
+    pair.ends[0].core.probe_peer(B);
     pair.run(Duration::from_millis(5));
-    assert!(pair.ends[0].core.last_heard(B).unwrap() > before);
+    assert!(pair.ends[0].core.last_seen(B).unwrap() > before);
     assert_eq!(pair.ends[0].core.peer_status(B), PeerStatus::Up);
 }
 
 #[test]
-fn the_short_way_is_closed_to_a_peer_that_was_given_up() {
+fn shortcut_is_unavailable_to_a_failed_peer() {
     let mut pair = Pair::new(&[LinkId::SHM], 10);
     assert!(pair.ends[0].core.direct::<8>(B, &LOW, 8).is_some());
-    pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
+    pair.ends[0].core.fail_peer(B, Cause::ProcessExited);
     assert!(pair.ends[0].core.direct::<8>(B, &LOW, 8).is_none());
 }
 
 // P8.2
 #[test]
-fn a_peer_that_was_given_up_on_a_lossless_link_comes_back_with_a_connection() {
+fn failed_lossless_peer_returns_with_a_new_connection() {
     let mut pair = Pair::new(&[LinkId::SHM], 11);
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
     pair.ends[0].send(B, &LOW, b"before").unwrap();
@@ -261,13 +264,13 @@ fn a_peer_that_was_given_up_on_a_lossless_link_comes_back_with_a_connection() {
 }
 
 #[test]
-fn a_peer_whose_process_ended_does_not_come_back_by_its_last_frames() {
+fn late_frames_do_not_revive_an_exited_peer() {
     let mut pair = Pair::new(&[LinkId::SHM], 12);
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
     pair.ends[0].send(B, &LOW, b"last").unwrap();
-    let gone = PeerStatus::Failed(Cause::ProcessGone);
+    let gone = PeerStatus::Failed(Cause::ProcessExited);
     pair.ends[1].core.connect(pair.now, A);
-    pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+    pair.ends[1].core.fail_peer(A, Cause::ProcessExited);
     pair.run(Duration::from_millis(1));
     assert_eq!(pair.ends[1].core.peer_status(A), gone);
     assert!(pair.ends[1].got.is_empty());
@@ -275,7 +278,7 @@ fn a_peer_whose_process_ended_does_not_come_back_by_its_last_frames() {
 
 // P2.13
 #[test]
-fn what_was_sent_is_unfinished_until_the_peer_has_it() {
+fn send_is_unfinished_until_acknowledged() {
     for seed in 0..20 {
         let mut pair = Pair::new(NETWORK, seed);
         pair.run(Duration::from_millis(50));
@@ -302,7 +305,7 @@ fn what_was_sent_is_unfinished_until_the_peer_has_it() {
 
 // P2.13
 #[test]
-fn receives_that_name_a_peer_can_be_ended_while_its_session_goes_on() {
+fn receives_of_one_source_can_be_cancelled_during_its_session() {
     let mut pair = Pair::new(NETWORK, 1);
     pair.run(Duration::from_millis(50));
     pair.ends[0].core.open_port(PORT, PortMode::Posted);
@@ -311,7 +314,7 @@ fn receives_that_name_a_peer_can_be_ended_while_its_session_goes_on() {
     pair.ends[0].core.end_receives_from(B, Cause::Closed);
     pair.ends[1].send(A, &LOW, b"late").unwrap();
     pair.run(Duration::from_millis(5));
-    let error = OpError::PeerGone(B, Cause::Closed);
+    let error = OpError::PeerFailed(B, Cause::Closed);
     let ended = Event::RecvFailed { op: named, error };
     assert_eq!(pair.ends[0].failed, [ended]);
     assert_eq!(pair.ends[0].got.len(), 1);

@@ -67,7 +67,7 @@ fn stream_bytes(pair: &Pair, at: usize) -> u64 {
 
 // P15.4, P15.6
 #[test]
-fn transfers_of_all_lengths_go_by_the_stream_in_both_directions() {
+fn stream_carries_all_lengths_in_both_directions() {
     let mut pair = pair(StreamUse::On, 1);
     pair.open_stream();
     let lens = [65_537, 262_144, 262_145, 500_000, 1 << 20, (5 << 20) + 1];
@@ -84,7 +84,7 @@ fn transfers_of_all_lengths_go_by_the_stream_in_both_directions() {
 
 // P15.1
 #[test]
-fn a_stream_is_asked_for_by_the_first_transfer_and_again_after_a_while() {
+fn first_transfer_requests_a_stream_and_retries_later() {
     for usage in [StreamUse::Auto, StreamUse::On] {
         let mut pair = pair(usage, 2);
         begin(&mut pair, 0, &[1000]);
@@ -114,7 +114,7 @@ fn a_stream_is_asked_for_by_the_first_transfer_and_again_after_a_while() {
 
 // P15.7
 #[test]
-fn what_a_stream_loses_with_its_end_goes_as_fragments() {
+fn parts_lost_with_a_stream_are_sent_as_fragments() {
     for seed in 0..60 {
         let mut pair = pair(StreamUse::On, seed);
         pair.open_stream();
@@ -141,7 +141,7 @@ fn what_a_stream_loses_with_its_end_goes_as_fragments() {
 
 // P15.7
 #[test]
-fn what_is_known_to_have_arrived_is_not_sent_again() {
+fn confirmed_parts_are_not_resent() {
     let mut pair = slow_pair(3);
     let len = 20_000_000;
     let sent = begin(&mut pair, 0, &[len]);
@@ -159,7 +159,7 @@ fn what_is_known_to_have_arrived_is_not_sent_again() {
 }
 
 #[test]
-fn a_short_transfer_overtakes_a_long_one() {
+fn short_transfer_overtakes_a_long_one() {
     let mut pair = slow_pair(4);
     let high = SendSpec {
         lane: LaneId::High,
@@ -179,7 +179,7 @@ fn a_short_transfer_overtakes_a_long_one() {
 }
 
 #[test]
-fn a_stream_without_room_is_tried_again_when_it_has() {
+fn full_stream_resumes_when_it_has_room() {
     let mut pair = pair(StreamUse::On, 5);
     pair.open_stream();
     pair.streams_refused = 2;
@@ -193,7 +193,7 @@ fn a_stream_without_room_is_tried_again_when_it_has() {
 
 // P15.5
 #[test]
-fn parts_that_contradict_their_transfer_touch_nothing() {
+fn inconsistent_parts_write_nothing() {
     let mut pair = slow_pair(6);
     let sent = begin(&mut pair, 0, &[30_000_000]);
     pair.run(Duration::from_micros(100));
@@ -227,7 +227,7 @@ fn parts_that_contradict_their_transfer_touch_nothing() {
 
 // P15.5, P13.3: with a checksum a part counts only when it is complete.
 #[test]
-fn nothing_else_is_received_where_a_part_lies_that_does_not_count_yet() {
+fn range_of_an_uncounted_part_is_not_reused() {
     let mut pair = pair(StreamUse::On, 10);
     // One end detects it first; nothing was sent on it.
     pair.ends[0].core.stream_opened(B);
@@ -248,7 +248,7 @@ fn nothing_else_is_received_where_a_part_lies_that_does_not_count_yet() {
 // P15.5, P15.7: a stream that its sender has left may still deliver bytes, and they may be wrong.
 // With a checksum that is detected only after they were received.
 #[test]
-fn what_counts_is_not_written_again_by_a_part() {
+fn counted_bytes_are_not_overwritten_by_a_part() {
     let mut pair = slow_pair(11);
     let sent = begin(&mut pair, 0, &[30_000_000]);
     pair.run(Duration::from_micros(100));
@@ -258,7 +258,7 @@ fn what_counts_is_not_written_again_by_a_part() {
         transfer: core.shared_mut().transfers.first_rx_key(),
         offset: 0,
     };
-    assert!(core.wants_part(A, &chunk));
+    assert!(core.needs_part(A, &chunk));
     let place = core.place_part(A, &chunk, 0, granted);
     assert!(matches!(place, PartPlace::At { .. }));
     assert!(core.expected_run(LinkId::UDP).is_none());
@@ -268,7 +268,7 @@ fn what_counts_is_not_written_again_by_a_part() {
     let core = &mut pair.ends[1].core;
     let (_, _, by_fragments) = core.shared_mut().transfers.first_rx();
     assert!(by_fragments > received, "no fragment has come");
-    assert!(!core.wants_part(A, &chunk));
+    assert!(!core.needs_part(A, &chunk));
     assert_eq!(core.place_part(A, &chunk, 0, granted), PartPlace::Nowhere);
     core.handle_part(pair.now, A, &chunk, 0, granted);
     let core = &mut pair.ends[1].core;
@@ -281,7 +281,7 @@ fn what_counts_is_not_written_again_by_a_part() {
 
 // P4.9
 #[test]
-fn a_message_longer_than_its_buffer_is_cut() {
+fn message_longer_than_its_buffer_is_truncated() {
     let mut pair = pair(StreamUse::On, 7);
     pair.open_stream();
     pair.ends[1].post(PORT, 100_000, None);
@@ -296,7 +296,7 @@ fn a_message_longer_than_its_buffer_is_cut() {
 
 // P15.2
 #[test]
-fn only_who_knows_both_tokens_of_a_session_owns_a_stream() {
+fn stream_requires_both_session_tokens() {
     let mut pair = pair(StreamUse::Auto, 8);
     let ids = pair.ends[0].core.session_ids(B).unwrap();
     let (mine, theirs) = (ids.mine.1, ids.theirs.1);
@@ -311,23 +311,23 @@ fn only_who_knows_both_tokens_of_a_session_owns_a_stream() {
     ] {
         assert_eq!(owner(&pair.ends[0].core, mine, theirs), None);
     }
-    pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
+    pair.ends[0].core.fail_peer(B, Cause::ProcessExited);
     assert_eq!(owner(&pair.ends[0].core, mine, theirs), None);
 }
 
 #[test]
-fn a_peer_that_is_given_up_ends_its_transfers_by_stream() {
+fn failed_peer_ends_its_stream_transfers() {
     let mut pair = slow_pair(9);
     begin(&mut pair, 0, &[10_000_000]);
     pair.run(Duration::from_micros(50));
     for (end, peer) in [(0, B), (1, A)] {
-        pair.ends[end].core.fail_peer(peer, Cause::ProcessGone);
+        pair.ends[end].core.fail_peer(peer, Cause::ProcessExited);
         pair.ends[end].drain(&[]);
         pair.ends[end].core.stream_closed(pair.now, peer, true);
         assert_eq!(pair.ends[end].core.usage(), (0, 0, 0));
     }
     assert!(matches!(
         pair.ends[0].sent.values().next(),
-        Some(Err(OpError::PeerGone(B, Cause::ProcessGone)))
+        Some(Err(OpError::PeerFailed(B, Cause::ProcessExited)))
     ));
 }

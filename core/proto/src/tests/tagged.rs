@@ -73,7 +73,7 @@ fn take_got(pair: &mut Pair) -> Vec<(OpId, u64)> {
 
 // P11.1, P11.2
 #[test]
-fn messages_of_all_lengths_bring_their_match_bits() {
+fn all_lengths_carry_their_match_bits() {
     for links in [NETWORK, SHARED] {
         for early in [true, false] {
             let mut pair = ready(links, 1);
@@ -132,7 +132,7 @@ fn receives_match_in_the_order_of_posting() {
 
 // P11.3
 #[test]
-fn messages_that_wait_match_in_the_order_of_arrival() {
+fn unexpected_messages_match_in_arrival_order() {
     let mut pair = ready(NETWORK, 3);
     for tag in [5, 6, 5, 7, 6] {
         send(&mut pair, match_bits(tag), b"x");
@@ -158,7 +158,7 @@ fn messages_that_wait_match_in_the_order_of_arrival() {
 
 // P11.2
 #[test]
-fn the_spaces_and_the_ports_take_nothing_from_one_another() {
+fn spaces_and_ports_match_independently() {
     let mut pair = ready(SHARED, 4);
     let port = PortId::user(0);
     let plain = Selector {
@@ -179,7 +179,7 @@ fn the_spaces_and_the_ports_take_nothing_from_one_another() {
 
 // P11.4
 #[test]
-fn a_long_message_does_not_hold_up_those_behind_it() {
+fn long_message_does_not_block_later_ones() {
     let mut pair = ready(&[LinkId::UDP], 5);
     let long = pair.ends[1].post_tagged(&exact(1), 4_000_000);
     let short = pair.ends[1].post_tagged(&exact(2), 10);
@@ -194,7 +194,7 @@ fn a_long_message_does_not_hold_up_those_behind_it() {
 
 // P11.5
 #[test]
-fn a_message_that_is_too_long_is_cut_and_says_so() {
+fn too_long_message_is_truncated_with_an_error() {
     for links in [NETWORK, SHARED] {
         for early in [true, false] {
             for len in [60, 9000, 90_000] {
@@ -220,7 +220,7 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
 
 // P11.3
 #[test]
-fn looking_leaves_a_message_and_claiming_takes_it() {
+fn peek_keeps_a_message_and_claim_takes_it() {
     for len in [30, 90_000] {
         let mut pair = ready(NETWORK, 7);
         send(&mut pair, match_bits(1), &pattern(1, len));
@@ -254,14 +254,14 @@ fn looking_leaves_a_message_and_claiming_takes_it() {
 
 // P9.6, P9.7, P11.8
 #[test]
-fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
+fn failed_peer_leaves_complete_messages_and_ends_others() {
     let mut pair = ready(NETWORK, 8);
     for (tag, len) in [(1, 10), (2, 20), (3, 90_000), (4, 30)] {
         send(&mut pair, match_bits(tag), &pattern(tag, len));
     }
     pair.run(Duration::from_millis(20));
     let core = &mut pair.ends[1].core;
-    let (whole, _) = core.claim_tagged(&exact(2)).unwrap();
+    let (message, _) = core.claim_tagged(&exact(2)).unwrap();
     let (lost, _) = core.claim_tagged(&exact(3)).unwrap();
     let from_a = Selector {
         source: Some(A),
@@ -269,30 +269,30 @@ fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
     };
     let directed = pair.ends[1].post_tagged(&from_a, 10);
     let open = pair.ends[1].post_tagged(&exact(99), 10);
-    pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+    pair.ends[1].core.fail_peer(A, Cause::ProcessExited);
     pair.run(Duration::from_millis(1));
     // The messages before the lost one are kept, and a receive for this peer takes them first.
-    let kept = pair.ends[1].post_tagged(
+    let retained = pair.ends[1].post_tagged(
         &Selector {
             source: Some(A),
             ..any()
         },
         10,
     );
-    let claimed = [whole, lost].map(|claim| {
+    let claimed = [message, lost].map(|claim| {
         let op = pair.ends[1].op(vec![0xa5; 20]);
         assert!(pair.ends[1].core.recv_claimed(claim, op, 20));
         op
     });
     let late = pair.ends[1].post_tagged(&from_a, 10);
     pair.run(Duration::from_millis(1));
-    assert_eq!(take_got(&mut pair), [(kept, 1), (claimed[0], 2)]);
+    assert_eq!(take_got(&mut pair), [(retained, 1), (claimed[0], 2)]);
     let failed: Vec<_> = pair.ends[1]
         .failed
         .iter()
         .filter_map(|event| match event {
             Event::RecvFailed { op, error } => {
-                assert_eq!(*error, OpError::PeerGone(A, Cause::ProcessGone));
+                assert_eq!(*error, OpError::PeerFailed(A, Cause::ProcessExited));
                 Some(*op)
             }
             _ => None,
@@ -309,7 +309,7 @@ fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
 
 // P9.6
 #[test]
-fn a_transfer_that_its_sender_leaves_ends_its_receive() {
+fn abandoned_transfer_fails_its_receive() {
     for early in [true, false] {
         let mut pair = ready(&[LinkId::UDP], 12);
         let bytes = pattern(1, 4_000_000);
@@ -326,10 +326,10 @@ fn a_transfer_that_its_sender_leaves_ends_its_receive() {
             }
         };
         pair.run(Duration::from_micros(40));
-        assert_eq!(pair.ends[1].core.usage().2, 1, "it is under way");
-        pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
+        assert_eq!(pair.ends[1].core.usage().2, 1, "it is in progress");
+        pair.ends[1].core.fail_peer(A, Cause::ProcessExited);
         pair.run(Duration::from_millis(1));
-        let error = OpError::PeerGone(A, Cause::ProcessGone);
+        let error = OpError::PeerFailed(A, Cause::ProcessExited);
         let failed = Event::RecvFailed { op, error };
         assert!(pair.ends[1].failed.contains(&failed));
         assert_eq!(pair.ends[1].core.usage().2, 0);
@@ -338,7 +338,7 @@ fn a_transfer_that_its_sender_leaves_ends_its_receive() {
 
 // P11.6
 #[test]
-fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
+fn unclaimed_messages_block_neither_lane_nor_memory() {
     for links in [&[LinkId::UDP], SHARED] {
         let mut pair = ready(links, 9);
         let limit = 1 << 20;
@@ -376,7 +376,7 @@ fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
 
 // P11.6
 #[test]
-fn the_last_of_many_can_be_taken_first() {
+fn last_of_many_messages_can_be_taken_first() {
     let mut pair = ready(&[LinkId::UDP], 10);
     for tag in 0..3000 {
         while pair.ends[0]
@@ -398,7 +398,7 @@ fn the_last_of_many_can_be_taken_first() {
 
 // P11.9
 #[test]
-fn a_receive_of_many_takes_messages_until_it_is_used_up() {
+fn multi_receive_takes_messages_until_full() {
     for links in [NETWORK, SHARED] {
         let mut pair = ready(links, 11);
         let lens = [100, 0, 70_000, 9000, 60];
@@ -474,7 +474,7 @@ impl Oracle {
 /// the order of their arrival is known. They are complete before receives are posted.
 // P11.2, P11.3
 #[test]
-fn it_matches_as_a_plain_list_would() {
+fn matching_agrees_with_a_plain_list() {
     for seed in 0..12 {
         let links = if seed % 3 == 0 { SHARED } else { NETWORK };
         let mut pair = ready(links, seed);
@@ -573,9 +573,9 @@ fn claim(pair: &mut Pair, oracle: &mut Oracle, selector: &Selector) {
     oracle.expected.push((op, salt));
 }
 
-/// Delivers a message of 50 bytes with tag 5, while a receive of `len` bytes waits for `wanted`
+/// Delivers a message of 50 bytes with tag 5, while a receive of `len` bytes waits for `selector`
 /// without being posted and `post` is posted. Returns the destination of the message.
-fn dest_of_tag_5(post: Option<Selector>, wanted: Selector, len: usize) -> WholeDest {
+fn dest_of_tag_5(post: Option<Selector>, selector: Selector, len: usize) -> MessageDest {
     let mut pair = ready(SHARED, 16);
     send(&mut pair, match_bits(5), &[7; 50]);
     let frame = match pair.ends[0].core.poll_transmit(pair.now) {
@@ -586,44 +586,44 @@ fn dest_of_tag_5(post: Option<Selector>, wanted: Selector, len: usize) -> WholeD
     if let Some(post) = post {
         core.post_tagged(&post, OpId(1), 50);
     }
-    let what = Wanted::MatchBits(wanted);
-    assert_eq!(core.is_quiet(&what), post.is_none());
-    let want = Want { what, len };
+    let filter = RecvFilter::MatchBits(selector);
+    assert_eq!(core.is_quiet(&filter), post.is_none());
+    let recv = WaitingRecv { filter, len };
     let mut take = || {
         let admitted = core.admit_lossless(now, LinkId::SHM, A, frame.len());
-        core.take_tagged(&mut admitted.unwrap(), &frame, Some(&want))
+        core.take_tagged(&mut admitted.unwrap(), &frame, Some(&recv))
     };
     let taken = take().unwrap();
     assert_eq!(taken.match_bits, match_bits(5));
     assert_eq!(frame[taken.off..][..taken.len], [7; 50]);
     assert!(take().is_none(), "taken twice");
-    let whole = core.take_held_tagged(&exact(5), 50);
-    let held = whole.map(|(envelope, id)| (envelope.len, core.held(id).to_vec()));
-    let is_held = taken.dest == WholeDest::Held;
+    let message = core.take_held_tagged(&exact(5), 50);
+    let held = message.map(|(envelope, id)| (envelope.len, core.held(id).to_vec()));
+    let is_held = taken.dest == MessageDest::Held;
     assert_eq!(held, is_held.then(|| (50, [7; 50].to_vec())));
     taken.dest
 }
 
 #[test]
-fn a_receive_that_is_waited_for_takes_only_what_it_matches_and_no_posted_one_wants() {
+fn waiting_receive_takes_only_unclaimed_matches() {
     let selector = |tag, ignore, source| Selector {
         ignore,
         source,
         ..exact(tag)
     };
-    let dest = |wanted, len| dest_of_tag_5(None, wanted, len);
-    assert_eq!(dest(selector(6, 0, None), 50), WholeDest::Held);
-    assert_eq!(dest(selector(5, 0, Some(B)), 50), WholeDest::Held);
-    assert_eq!(dest(selector(5, 0, Some(A)), 49), WholeDest::Held);
-    assert_eq!(dest(selector(4, 1, Some(A)), 50), WholeDest::Wanted);
+    let dest = |selector, len| dest_of_tag_5(None, selector, len);
+    assert_eq!(dest(selector(6, 0, None), 50), MessageDest::Held);
+    assert_eq!(dest(selector(5, 0, Some(B)), 50), MessageDest::Held);
+    assert_eq!(dest(selector(5, 0, Some(A)), 49), MessageDest::Held);
+    assert_eq!(dest(selector(4, 1, Some(A)), 50), MessageDest::Waiting);
     // A posted receive takes precedence, even if it is for another message.
     let posted = |tag| dest_of_tag_5(Some(exact(tag)), exact(5), 50);
-    assert_eq!(posted(6), WholeDest::Held);
-    assert_eq!(posted(5), WholeDest::Posted(OpId(1)));
+    assert_eq!(posted(6), MessageDest::Held);
+    assert_eq!(posted(5), MessageDest::Posted(OpId(1)));
 }
 
 #[test]
-fn a_held_message_is_left_to_a_receive_that_is_long_enough() {
+fn held_message_waits_for_a_long_enough_receive() {
     let mut pair = ready(SHARED, 17);
     send(&mut pair, match_bits(5), &[7; 50]);
     pair.run(Duration::from_millis(1));

@@ -15,7 +15,7 @@ const LOW: SendSpec = SendSpec {
 };
 
 #[test]
-fn a_grant_that_is_no_multiple_of_the_fragment_does_not_hold_the_budget() {
+fn partial_fragment_grant_does_not_hold_budget() {
     let mut pair = Pair::new(&[LinkId::UDP], 1);
     pair.run(Duration::from_millis(50));
     // Minimum budget: one quantum.
@@ -35,7 +35,7 @@ fn a_grant_that_is_no_multiple_of_the_fragment_does_not_hold_the_budget() {
 
 // P5.11
 #[test]
-fn a_grant_whose_frame_is_lost_comes_with_an_acknowledgement() {
+fn lost_grant_is_repeated_with_an_acknowledgement() {
     let mut pair = Pair::new(&[LinkId::UDP], 4);
     pair.run(Duration::from_millis(50));
     let len: usize = 700_001;
@@ -53,7 +53,7 @@ fn a_grant_whose_frame_is_lost_comes_with_an_acknowledgement() {
 
 // P5.10
 #[test]
-fn what_was_overtaken_leaves_the_budget_to_others() {
+fn overtaken_transfer_frees_its_budget() {
     let mut pair = Pair::new(&[LinkId::UDP], 5);
     pair.run(Duration::from_millis(50));
     pair.ends[1]
@@ -103,7 +103,7 @@ fn credit_waits_for_room_in_the_window() {
 
 // P3.3
 #[test]
-fn a_lost_frame_does_not_hold_up_those_behind_it() {
+fn lost_frame_does_not_block_later_ones() {
     let mut pair = Pair::new(&[LinkId::UDP], 2);
     pair.run(Duration::from_millis(50));
     path(&mut pair, 0, 1).set_windows(16);
@@ -119,7 +119,7 @@ fn a_lost_frame_does_not_hold_up_those_behind_it() {
         pair.now = pair.now.max(until);
         let path = path(&mut pair, 0, 1);
         let (in_flight, unacked) = path.frame_counts();
-        assert!(in_flight <= 16, "{in_flight} frames on their way");
+        assert!(in_flight <= 16, "{in_flight} frames in flight");
         span = span.max(unacked);
     }
     assert!((17..=64).contains(&span), "{span} numbers in use");
@@ -137,7 +137,7 @@ fn path(pair: &mut Pair, rank: usize, peer: usize) -> &mut crate::path::Path {
 }
 
 #[test]
-fn a_transfer_keeps_to_the_path_that_its_fragments_were_cut_for() {
+fn transfer_stays_on_the_path_of_its_fragment_length() {
     let mut pair = Pair::new(&[LinkId::UDP, LinkId::PACKET], 3);
     pair.dead = Some(LinkId::UDP);
     pair.run(Duration::from_millis(100));
@@ -269,7 +269,7 @@ fn frames_of(transmit: &Transmit<'_>) -> Vec<(usize, Vec<u8>)> {
 }
 
 #[test]
-fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
+fn grants_of_a_failed_sender_are_reassigned() {
     let mut trio = Trio::new();
     let mut now = Instant::from_nanos(1);
     for peer in 0..2 {
@@ -305,7 +305,7 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
         trio.run(now);
     }
     assert_eq!(trio.sends_done, [0, 0, 0]);
-    trio.cores[2].fail_peer(A, Cause::ProcessGone);
+    trio.cores[2].fail_peer(A, Cause::ProcessExited);
     for _ in 0..100 {
         now = now + Duration::from_micros(100);
         trio.cores
@@ -318,7 +318,7 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
 
 // P4.4, P4.8
 #[test]
-fn transfers_that_are_open_on_a_lane_keep_their_credit() {
+fn open_transfers_hold_their_credit() {
     let mut pair = Pair::new(&[LinkId::UDP], 21);
     // Less than the cost of a window full of requests.
     pair.ends[1].core.shared_mut().ctx.limits_mut().credit_len = 264 * 1024;
@@ -333,7 +333,7 @@ fn transfers_that_are_open_on_a_lane_keep_their_credit() {
     pair.ends[0].send(B, &LOW, &[1; 100_000]).unwrap();
     let mut accepted = 0;
     for _ in 0..400 {
-        while accepted < 10_000 && pair.ends[0].ask(B, &LOW, &[2]).is_ok() {
+        while accepted < 10_000 && pair.ends[0].send_rendezvous(B, &LOW, &[2]).is_ok() {
             accepted += 1;
         }
         pair.run(Duration::from_micros(100));
@@ -348,12 +348,12 @@ fn transfers_that_are_open_on_a_lane_keep_their_credit() {
         pair.ends[1].core.counters().drops(DropReason::BeyondCredit),
         0
     );
-    assert!(pair.ends[0].ask(B, &LOW, &[2]).is_ok());
+    assert!(pair.ends[0].send_rendezvous(B, &LOW, &[2]).is_ok());
 }
 
 // P3.10
 #[test]
-fn what_many_peers_have_sent_unread_stalls_no_message_that_is_waited_for() {
+fn unread_messages_of_many_peers_do_not_block_an_awaited_one() {
     const PEERS: u32 = 200;
     let limits = Limits {
         held_len_max: 1 << 20,
@@ -407,7 +407,7 @@ fn what_many_peers_have_sent_unread_stalls_no_message_that_is_waited_for() {
 
 // P3.10
 #[test]
-fn full_memory_takes_what_finds_a_buffer_at_once() {
+fn full_memory_accepts_messages_with_a_buffer() {
     let limits = Limits {
         held_len_max: 1000,
         ..Limits::default()
@@ -461,7 +461,7 @@ fn transmits(choice: Choice, lens: &[usize]) -> u64 {
 
 fn pieces(call_len: usize) -> Choice {
     let mut choice = Choice::default();
-    choice.lone[0] = LoneStep {
+    choice.single[0] = SingleStep {
         message_len_max: u64::MAX,
         call_len,
     };
@@ -469,27 +469,33 @@ fn pieces(call_len: usize) -> Choice {
 }
 
 #[test]
-fn a_lone_message_leaves_in_the_pieces_that_were_chosen() {
+fn single_message_is_sent_in_the_chosen_pieces() {
     for len in [30_000, 60_000] {
-        let whole = transmits(Choice::default(), &[len]);
+        let in_one_piece = transmits(Choice::default(), &[len]);
         let cut = transmits(pieces(8_000), &[len]);
-        assert!(cut >= whole + 2, "{len} bytes: {whole} and {cut} calls");
+        assert!(
+            cut >= in_one_piece + 2,
+            "{len} bytes: {in_one_piece} and {cut} calls"
+        );
     }
 }
 
 #[test]
-fn messages_with_others_behind_them_leave_whole() {
+fn messages_with_successors_are_sent_in_one_piece() {
     // The first may be cut: nothing waits behind it yet.
     for len in [30_000, 60_000] {
-        let whole = transmits(Choice::default(), &[len; 4]);
+        let in_one_piece = transmits(Choice::default(), &[len; 4]);
         let cut = transmits(pieces(8_000), &[len; 4]);
-        let lone = transmits(pieces(8_000), &[len]) - transmits(Choice::default(), &[len]);
-        assert!(cut <= whole + lone, "{len} bytes: {whole} and {cut} calls");
+        let single = transmits(pieces(8_000), &[len]) - transmits(Choice::default(), &[len]);
+        assert!(
+            cut <= in_one_piece + single,
+            "{len} bytes: {in_one_piece} and {cut} calls"
+        );
     }
 }
 
 #[test]
-fn a_choice_lowers_the_eager_limit_and_never_raises_it() {
+fn choice_can_only_lower_the_eager_limit() {
     let mut pair = Pair::new(&[LinkId::UDP], 4);
     pair.run(Duration::from_millis(50));
     let core = &mut pair.ends[0].core;
@@ -504,7 +510,7 @@ fn a_choice_lowers_the_eager_limit_and_never_raises_it() {
 }
 
 #[test]
-fn a_run_takes_the_path_of_small_messages_up_to_the_chosen_length() {
+fn run_uses_the_small_message_path_up_to_the_chosen_length() {
     for (small_run_len_max, by_packet) in [(0, false), (4000, true)] {
         let mut pair = Pair::new(&[LinkId::UDP, LinkId::PACKET], 5);
         pair.ends[0].core.prefer(LinkId::PACKET);
@@ -537,7 +543,7 @@ fn a_run_takes_the_path_of_small_messages_up_to_the_chosen_length() {
 fn next_in_turn(core: &mut Core, now: Instant) -> Option<(PeerId, usize)> {
     let transmit = core.poll_transmit(now)?;
     let (peer, len) = (
-        transmit.way().0,
+        transmit.destination().0,
         transmit.payload().iter().map(|part| part.len).sum(),
     );
     if len > 0 {
@@ -548,8 +554,8 @@ fn next_in_turn(core: &mut Core, now: Instant) -> Option<(PeerId, usize)> {
 
 // P15.4
 #[test]
-fn beside_short_messages_each_peer_has_a_short_part_in_turn() {
-    for is_hurried in [false, true] {
+fn parts_are_short_and_alternate_beside_short_messages() {
+    for is_latency_sensitive in [false, true] {
         let mut trio = Trio::new();
         let mut now = Instant::from_nanos(1);
         for peer in [1, 2] {
@@ -574,7 +580,7 @@ fn beside_short_messages_each_peer_has_a_short_part_in_turn() {
                 trio.drain(to);
             }
         }
-        trio.cores[0].set_hurried(is_hurried);
+        trio.cores[0].set_latency_sensitive(is_latency_sensitive);
         let sender = &mut trio.cores[0];
         let sent: Vec<_> = core::iter::from_fn(|| next_in_turn(sender, now)).collect();
         let parts: Vec<_> = sent.iter().filter(|(_, len)| *len > 0).collect();
@@ -583,7 +589,9 @@ fn beside_short_messages_each_peer_has_a_short_part_in_turn() {
             parts[..4].windows(2).all(|pair| pair[0].0 != pair[1].0),
             "{parts:?}"
         );
-        let is_short = parts.iter().all(|(_, len)| *len <= PART_LEN_HURRIED);
-        assert_eq!(is_short, is_hurried, "{parts:?}");
+        let is_short = parts
+            .iter()
+            .all(|(_, len)| *len <= PART_LEN_MAX_LATENCY_SENSITIVE);
+        assert_eq!(is_short, is_latency_sensitive, "{parts:?}");
     }
 }

@@ -75,7 +75,7 @@ fn flood(pair: &mut Pair, count: u64, spec: impl Fn(u64) -> SendSpec, len: usize
 
 // P4.14
 #[test]
-fn the_last_of_a_flood_is_taken_first() {
+fn last_message_of_a_flood_is_taken_first() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
         let count = 60_000;
         let mut pair = ready(links, 16 << 20);
@@ -95,7 +95,7 @@ fn the_last_of_a_flood_is_taken_first() {
 
 // P4.14
 #[test]
-fn what_waits_at_one_port_does_not_keep_another_from_its_message() {
+fn waiting_messages_of_one_port_do_not_block_another() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
         let mut pair = ready(links, 16 << 20);
         pair.ends[1].core.open_port(PORT, PortMode::Posted);
@@ -116,7 +116,7 @@ fn what_waits_at_one_port_does_not_keep_another_from_its_message() {
 
 // P3.10, P4.14
 #[test]
-fn a_message_of_eight_bytes_costs_less_than_128() {
+fn eight_byte_message_costs_less_than_128() {
     const COUNT: u64 = 200_000;
     for tagged in [true, false] {
         let mut pair = ready(&[LinkId::SHM], 256 << 20);
@@ -138,7 +138,7 @@ fn a_message_of_eight_bytes_costs_less_than_128() {
 
 // P4.15
 #[test]
-fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
+fn receive_fails_if_memory_is_exhausted() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
         let limit = 1 << 20;
         let mut pair = ready(links, limit);
@@ -174,7 +174,7 @@ fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
 
 // P4.15
 #[test]
-fn who_looks_for_a_message_is_told_as_well() {
+fn peek_reports_exhausted_memory() {
     let mut pair = ready(&[LinkId::SHM], 1 << 20);
     let mut sent = 0;
     for _ in 0..600 {
@@ -203,7 +203,7 @@ fn who_looks_for_a_message_is_told_as_well() {
 
 // P4.14
 #[test]
-fn a_slow_program_holds_its_sender_back() {
+fn slow_program_throttles_its_sender() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
         let mut pair = ready(links, 64 << 20);
         pair.ends[1].core.open_port(PORT, PortMode::Posted);
@@ -226,7 +226,7 @@ fn a_slow_program_holds_its_sender_back() {
 
 // P3.10
 #[test]
-fn what_came_early_and_fills_memory_does_not_keep_out_what_it_waits_for() {
+fn early_messages_in_full_memory_do_not_block_an_awaited_one() {
     for len in [8, 4000] {
         let mut pair = ready(&[LinkId::UDP], 64 << 10);
         pair.ends[1].core.open_port(PORT, PortMode::Posted);
@@ -251,7 +251,7 @@ fn what_came_early_and_fills_memory_does_not_keep_out_what_it_waits_for() {
 
 // P4.14
 #[test]
-fn nothing_is_lent_while_the_program_is_away() {
+fn no_credit_is_returned_early_while_the_program_computes() {
     let mut pair = ready(&[LinkId::UDP], 64 << 20);
     pair.ends[1].post(PortId::user(8), 8, None);
     pair.ends[1].core.set_away(true);
@@ -265,7 +265,7 @@ fn nothing_is_lent_while_the_program_is_away() {
 
 // P4.14
 #[test]
-fn two_programs_that_send_before_they_receive_go_on() {
+fn two_programs_that_send_before_receiving_make_progress() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
         let mut pair = ready(links, 64 << 20);
         for end in &mut pair.ends {

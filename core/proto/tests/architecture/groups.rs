@@ -46,7 +46,7 @@ fn forbidden(group: &str, allowed: &[&str], manifest: &str) -> Vec<String> {
 }
 
 #[test]
-fn groups_depend_on_each_other_in_one_direction() {
+fn group_dependencies_point_in_one_direction() {
     let mut read = 0;
     for (group, allowed) in GROUPS {
         for entry in fs::read_dir(workspace().join(group)).unwrap().flatten() {
@@ -60,7 +60,7 @@ fn groups_depend_on_each_other_in_one_direction() {
 }
 
 #[test]
-fn a_dependency_in_the_wrong_direction_is_found() {
+fn backward_dependency_is_found() {
     let manifest = "name = \"portolan-x\"\nportolan.workspace = true\n\
                     portolan-cli = { path = \"../../tools/cli\" }\nlibc.workspace = true\n";
     assert_eq!(

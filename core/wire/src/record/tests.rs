@@ -136,7 +136,7 @@ fn payloads_are_found_between_headers() {
 
 // P1.5
 #[test]
-fn padding_ends_the_walk() {
+fn padding_ends_the_records() {
     let mut frame = [0u8; 40];
     Probe {
         reply: false,
@@ -170,7 +170,7 @@ fn chunk_payload_reaches_past_the_head() {
 
 // P1.5, P1.6
 #[test]
-fn malformed_records_are_named_and_end_the_walk() {
+fn malformed_record_is_an_error_and_ends_the_records() {
     let walk = |bytes: &[u8]| {
         let mut records = Records::new(bytes, 0, bytes.len());
         let first = records.next().unwrap();
@@ -261,7 +261,7 @@ fn tagged_records_round_trip() {
 
 // P1.6, P1.7, P11.1
 #[test]
-fn match_bits_that_cannot_be_are_refused() {
+fn invalid_match_bits_are_refused() {
     let mut frame = [0; 24];
     tagged(Some(1)).emit(&mut frame);
     let parse = |frame: &[u8]| Records::new(frame, 0, frame.len()).next().unwrap();

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::socket;
-use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord, EndpointId};
+use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionKind, EndpointId};
 
 /// A message of the connection protocol.
 #[derive(Debug)]
@@ -50,13 +50,13 @@ impl Channel {
     /// Sends a message. It fits any socket's send buffer, which holds nothing else.
     pub(super) fn send(
         &mut self,
-        word: ConnectionWord,
+        word: ConnectionKind,
         endpoint_id: EndpointId,
         data: &[u8],
     ) -> io::Result<()> {
         let mut bytes = [0; CONNECTION_LEN_MAX];
         let frame = ConnectionFrame {
-            word,
+            kind: word,
             endpoint_id,
             data,
         };

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use portolan::EndpointAddress;
 use portolan_sys::epoll::Epoll;
 use portolan_sys::fork::Owner;
-use portolan_wire::ConnectionWord;
+use portolan_wire::ConnectionKind;
 use slab::Slab;
 
 use self::callers::{Caller, Listener};

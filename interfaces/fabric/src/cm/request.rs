@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 use parking_lot::Mutex;
 use portolan::EndpointAddress;
 use portolan_sys::fork::Owner;
-use portolan_wire::{ConnectionWord, ENDPOINT_ID_LEN};
+use portolan_wire::{ConnectionKind, ENDPOINT_ID_LEN};
 
 use super::channel::Channel;
 use super::permits::Permit;

@@ -294,7 +294,7 @@ mod tests {
     use std::ptr::null_mut;
 
     use portolan::{Cookie, EndpointConfig, RawPiece, RawSend, RawSpace, Sent};
-    use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord};
+    use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionKind};
 
     use super::*;
     use crate::tests::harness::{PATIENCE, is_readable};

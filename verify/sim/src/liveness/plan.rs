@@ -15,7 +15,7 @@ const STOP_NS: u64 = 120 * SECOND;
 
 /// Trouble of a run, besides stalls and loss.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Trouble {
+pub(super) enum Disturbance {
     Nothing,
     /// A process is killed.
     Killed {
@@ -50,7 +50,7 @@ pub(super) struct Plan {
     pub(super) has_agents: bool,
     pub(super) loss_per_mille: u32,
     delay_ns: u64,
-    pub(super) trouble: Trouble,
+    pub(super) disturbance: Disturbance,
     /// Times when each actor does not run.
     stalls: Vec<Vec<(u64, u64)>>,
     pub(super) end: u64,
@@ -70,7 +70,7 @@ impl Plan {
             has_agents: rng.random_bool(0.8),
             loss_per_mille: [0, 10, 50, 200][rng.random_range(0..4)],
             delay_ns: [100_000, 5_000_000, 200_000_000][rng.random_range(0..3)],
-            trouble: Trouble::Nothing,
+            disturbance: Disturbance::Nothing,
             stalls: Vec::new(),
             end,
             hosts_of,
@@ -79,30 +79,30 @@ impl Plan {
         plan.stalls = (0..=process_count + host_count)
             .map(|_| draw_stalls(rng, gap_ns, end))
             .collect();
-        plan.trouble = plan.draw_trouble(rng);
+        plan.disturbance = plan.draw_disturbance(rng);
         plan
     }
 
-    fn draw_trouble(&mut self, rng: &mut ChaCha8Rng) -> Trouble {
+    fn draw_disturbance(&mut self, rng: &mut ChaCha8Rng) -> Disturbance {
         let at = rng.random_range(0..60 * SECOND);
         let process = rng.random_range(0..self.hosts_of.len());
         let host = self.hosts_of[process];
         match rng.random_range(0..6) {
-            0 => Trouble::Nothing,
-            1 => Trouble::Killed { process, at },
-            2 => Trouble::Off { host, at },
-            3 => Trouble::Cut { host, at },
+            0 => Disturbance::Nothing,
+            1 => Disturbance::Killed { process, at },
+            2 => Disturbance::Off { host, at },
+            3 => Disturbance::Cut { host, at },
             4 => {
                 let agent = self.hosts_of.len() + host;
                 self.stalls[agent].push((at, u64::MAX));
-                Trouble::AgentStopped
+                Disturbance::AgentStopped
             }
             // Without agents, a stopped process cannot be identified as such.
             _ if self.has_agents => {
                 self.stalls[process].push((at, at + STOP_NS));
-                Trouble::Stopped { process, at }
+                Disturbance::Stopped { process, at }
             }
-            _ => Trouble::Nothing,
+            _ => Disturbance::Nothing,
         }
     }
 
@@ -133,22 +133,22 @@ impl Plan {
     pub(super) fn is_dead(&self, actor: usize, now: u64) -> bool {
         let agent = actor.checked_sub(self.hosts_of.len());
         let host_of = self.hosts_of.get(actor).copied().or(agent);
-        match self.trouble {
-            Trouble::Killed { process, at } => process == actor && now >= at,
-            Trouble::Off { host, at } => host_of == Some(host) && now >= at,
+        match self.disturbance {
+            Disturbance::Killed { process, at } => process == actor && now >= at,
+            Disturbance::Off { host, at } => host_of == Some(host) && now >= at,
             _ => false,
         }
     }
 
     pub(super) fn is_stopped(&self, process: usize, now: u64) -> bool {
-        matches!(self.trouble, Trouble::Stopped { process: stopped, at }
+        matches!(self.disturbance, Disturbance::Stopped { process: stopped, at }
             if stopped == process && (at..at + STOP_NS).contains(&now))
     }
 
     /// Returns true if the network between two processes is cut.
     pub(super) fn is_cut(&self, a: usize, b: usize, now: u64) -> bool {
         let (a, b) = (self.hosts_of[a], self.hosts_of[b]);
-        matches!(self.trouble, Trouble::Cut { host, at }
+        matches!(self.disturbance, Disturbance::Cut { host, at }
             if now >= at && a != b && (a == host || b == host))
     }
 
@@ -158,11 +158,13 @@ impl Plan {
             return None;
         }
         let near = self.hosts_of[observer] == self.hosts_of[peer];
-        match self.trouble {
-            Trouble::Killed { at, .. } | Trouble::Off { at, .. } => {
+        match self.disturbance {
+            Disturbance::Killed { at, .. } | Disturbance::Off { at, .. } => {
                 self.is_dead(peer, self.end).then_some(at)
             }
-            Trouble::Cut { at, .. } if !near => self.is_cut(observer, peer, self.end).then_some(at),
+            Disturbance::Cut { at, .. } if !near => {
+                self.is_cut(observer, peer, self.end).then_some(at)
+            }
             _ => None,
         }
     }

@@ -8,8 +8,8 @@ use crate::ledger::{Delivery, GREETING_PORT, Note, TaggedDelivery};
 use crate::payload;
 use crate::trace::Item;
 use portolan_proto::{
-    Data, Dest, Envelope, Event, HeldId, MatchBits, OpError, OpId, PeerId, PortId, PortMode, Space,
-    Tagged, TakenHeld, Whole, WholeDest,
+    CompleteMessage, Data, Dest, Envelope, Event, HeldId, MatchBits, MessageDest, OpError, OpId,
+    PeerId, PortId, PortMode, Space, Tagged, TakenHeld,
 };
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
@@ -66,7 +66,7 @@ impl Node {
                 off: usize::try_from(off).unwrap_or(usize::MAX),
                 len: usize::try_from(len).unwrap_or(0),
             }),
-            Event::BufferWanted { port, peer, .. } => {
+            Event::BufferNeeded { port, peer, .. } => {
                 // Long enough for any message here, because the core chooses which one takes it.
                 // After the program has closed, only long enough for the number that identifies the
                 // message.
@@ -97,7 +97,7 @@ impl Node {
                 suspect.get_or_insert((cx.now, link));
                 self.watched.insert(peer.0);
             }
-            Event::StreamWanted(peer) => self.on_stream_wanted(cx, peer.0),
+            Event::StreamNeeded(peer) => self.on_stream_needed(cx, peer.0),
             Event::PeerFailed { peer, cause, .. } => self.on_peer_failed(cx, peer.0, cause),
             event => self.on_remote(cx, frame, event),
         }
@@ -126,25 +126,31 @@ impl Node {
         match into {
             Some(into) => into.copy_from_slice(from),
             None => cx.violate_always(format!(
-                "node {id}: {} bytes placed at {dest:?}, which is not the core's to write",
+                "node {id}: {} bytes placed at {dest:?}, which the core does not own",
                 from.len()
             )),
         }
     }
 
     /// Handles a message taken from `frame` by the shortcut.
-    pub(super) fn on_whole(&mut self, cx: &mut Context, from: u32, frame: &[u8], whole: &Whole) {
-        let room = match whole.dest {
-            WholeDest::Posted(op) => self.take_buffer(cx, op, PeerId(from)).len(),
+    pub(super) fn on_message(
+        &mut self,
+        cx: &mut Context,
+        from: u32,
+        frame: &[u8],
+        taken: &CompleteMessage,
+    ) {
+        let room = match taken.dest {
+            MessageDest::Posted(op) => self.take_buffer(cx, op, PeerId(from)).len(),
             _ => {
-                self.check_in_place(cx, whole.port);
+                self.check_in_place(cx, taken.port);
                 usize::MAX
             }
         };
-        let bytes = frame.get(whole.off..whole.off + whole.len);
+        let bytes = frame.get(taken.off..taken.off + taken.len);
         let bytes = bytes.filter(|bytes| bytes.len() <= room);
         // The program does not receive the lane, but the checkers need it.
-        let header = whole
+        let header = taken
             .off
             .checked_sub(MESSAGE_LEN)
             .and_then(|at| frame.get(at..));
@@ -152,15 +158,15 @@ impl Node {
         let (Some(bytes), Some(message)) = (bytes, message) else {
             let id = self.id;
             cx.violate_always(format!(
-                "node {id}: the short way gave {whole:?} for {room} bytes"
+                "node {id}: the shortcut returned {taken:?} for {room} bytes"
             ));
             return;
         };
         let got = Got {
             src: from,
             lane: message.lane,
-            port: whole.port,
-            len: whole.len,
+            port: taken.port,
+            len: taken.len,
             bytes: bytes.to_vec(),
         };
         self.hand_over(cx, got);
@@ -217,7 +223,7 @@ impl Node {
         let buffer = self.take_buffer(cx, op, peer);
         let cut = len.min(buffer.len());
         let bytes = match data {
-            Data::Frame(range) => frame.get(range).map(|whole| whole[..cut].to_vec()),
+            Data::Frame(range) => frame.get(range).map(|taken| taken[..cut].to_vec()),
             Data::Placed => Some(buffer[..cut].to_vec()),
             Data::Held(held) => {
                 let bytes = self.core.held(held).get(..cut).map(<[u8]>::to_vec);
@@ -242,16 +248,18 @@ impl Node {
                 };
                 self.hand_over_tagged(cx, matched);
             }
-            None => cx.violate_always(format!("node {id}: a message of {len} bytes is nowhere")),
+            None => cx.violate_always(format!(
+                "node {id}: a message of {len} bytes has no location"
+            )),
         }
     }
 
     /// Handles a message that was matched by its tag and taken from `frame` by the shortcut.
     pub(super) fn on_tagged(&mut self, cx: &mut Context, from: u32, frame: &[u8], taken: &Tagged) {
         let op = match taken.dest {
-            WholeDest::Posted(op) => op,
-            WholeDest::Held => return,
-            WholeDest::Handler | WholeDest::Wanted => {
+            MessageDest::Posted(op) => op,
+            MessageDest::Held => return,
+            MessageDest::Handler | MessageDest::Waiting => {
                 let id = self.id;
                 cx.violate_always(format!("node {id}: no receive waits for {taken:?}"));
                 return;
@@ -263,7 +271,7 @@ impl Node {
         let Some(bytes) = bytes.filter(|bytes| bytes.len() <= room) else {
             let id = self.id;
             cx.violate_always(format!(
-                "node {id}: the short way gave {taken:?} for {room} bytes"
+                "node {id}: the shortcut returned {taken:?} for {room} bytes"
             ));
             return;
         };
@@ -279,13 +287,13 @@ impl Node {
     /// Delivers a matched message. The canary swaps two messages of the plain space here.
     fn hand_over_tagged(&mut self, cx: &mut Context, matched: Matched) {
         let is_plain = matched.match_bits.space == Space::Plain;
-        if is_plain && self.plain_kept_back.is_none() && cx.strikes(Canary::PlainOvertakes) {
-            self.plain_kept_back = Some(matched);
+        if is_plain && self.withheld_plain.is_none() && cx.strikes(Canary::PlainOvertakes) {
+            self.withheld_plain = Some(matched);
             return;
         }
         self.present_tagged(cx, &matched);
         if let Some(kept) = self
-            .plain_kept_back
+            .withheld_plain
             .take_if(|kept| kept.shares_route(&matched))
         {
             self.present_tagged(cx, &kept);
@@ -383,7 +391,7 @@ impl Node {
         let room = buffer.as_ref().map_or(usize::MAX, Vec::len);
         let cut = len.min(room);
         let bytes = match data {
-            Data::Frame(range) => frame.get(range).map(|whole| whole[..cut].to_vec()),
+            Data::Frame(range) => frame.get(range).map(|taken| taken[..cut].to_vec()),
             Data::Placed => buffer.map(|buffer| buffer[..cut].to_vec()),
             Data::Held(held) => {
                 let bytes = self.core.held(held).get(..cut).map(<[u8]>::to_vec);
@@ -402,7 +410,9 @@ impl Node {
             ));
         }
         let Some(bytes) = bytes else {
-            cx.violate_always(format!("node {id}: a message of {len} bytes is nowhere"));
+            cx.violate_always(format!(
+                "node {id}: a message of {len} bytes has no location"
+            ));
             return;
         };
         let src = peer.0;
@@ -426,9 +436,7 @@ impl Node {
     fn check_in_place(&self, cx: &mut Context, port: PortId) {
         if !self.takes_in_place(cx, port) {
             let id = self.id;
-            cx.violate(format!(
-                "node {id} was given a message in place at {port:?}"
-            ));
+            cx.violate(format!("node {id} received a message in place at {port:?}"));
         }
     }
 
@@ -438,8 +446,8 @@ impl Node {
         if got.port.system {
             return self.present(cx, &got);
         }
-        if self.kept_back.is_none() && cx.strikes(Canary::WrongOrder) {
-            self.kept_back = Some(got);
+        if self.withheld.is_none() && cx.strikes(Canary::WrongOrder) {
+            self.withheld = Some(got);
             return;
         }
         let remote = &mut self.peers[got.src as usize];
@@ -449,7 +457,7 @@ impl Node {
         self.present(cx, &got);
         let follows =
             |kept: &mut Got| (kept.src, kept.lane, kept.port) == (got.src, got.lane, got.port);
-        if let Some(kept) = self.kept_back.take_if(follows) {
+        if let Some(kept) = self.withheld.take_if(follows) {
             self.present(cx, &kept);
         }
         if cx.strikes(Canary::DeliverTwice) {
@@ -544,11 +552,11 @@ impl Node {
                 if source.is_some_and(|source| source != peer.0) {
                     let id = self.id;
                     cx.violate(format!(
-                        "node {id}: a receive from {source:?} was given to {peer}"
+                        "node {id}: a receive from {source:?} matched a message of {peer}"
                     ));
                 }
                 if again {
-                    self.program.want_again(cx, port.number, source, 0);
+                    self.program.request_again(cx, port.number, source, 0);
                 }
                 bytes
             }
@@ -576,7 +584,8 @@ impl Node {
         };
         self.check_error(cx, error, "failed a receive from");
         if again {
-            self.program.want_again(cx, port.number, source, REPOST_NS);
+            self.program
+                .request_again(cx, port.number, source, REPOST_NS);
         }
     }
 
@@ -584,7 +593,7 @@ impl Node {
         let Some(Op::Send { peer, .. }) = self.memory.remove(&op.0) else {
             let id = self.id;
             cx.violate_always(format!(
-                "node {id}: send {op:?} ended that was not under way"
+                "node {id}: send {op:?} completed but was not outstanding"
             ));
             return;
         };
@@ -597,7 +606,7 @@ impl Node {
 
     pub(super) fn check_error(&self, cx: &mut Context, error: OpError, what: &str) {
         match error {
-            OpError::PeerGone(peer, cause) => {
+            OpError::PeerFailed(peer, cause) => {
                 // A receive may be posted long after its peer has failed.
                 let is_known = self.peers[peer.0 as usize].session.is_none();
                 if !is_known || !cx.was_disturbed(self.id, peer.0) {

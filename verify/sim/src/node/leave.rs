@@ -16,7 +16,7 @@ impl Node {
     }
 
     /// Continues the exit: waits for sends to complete, closes, then waits for acknowledgements.
-    pub(super) fn go_on_leaving(&mut self, cx: &mut Context) {
+    pub(super) fn continue_leaving(&mut self, cx: &mut Context) {
         if !self.program.is_leaving() || self.has_open_sends() {
             return;
         }
@@ -48,7 +48,7 @@ impl Node {
             if self.core.cancel_recv(port, op) || self.core.cancel_tagged(op) {
                 let id = self.id;
                 cx.violate(format!(
-                    "node {id} has closed, and its receive {op:?} at {port:?} waits on"
+                    "node {id} has closed, but its receive {op:?} at {port:?} still waits"
                 ));
             }
         }

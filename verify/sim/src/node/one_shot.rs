@@ -124,7 +124,7 @@ impl Node {
                 outbox.push_back(Outgoing {
                     port: PortId::user(0),
                     best_effort: false,
-                    ask: false,
+                    rendezvous: false,
                     len: 0,
                     note: Note::OneShot(index),
                 });

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 const SILENCE_NS: u64 = 1_000_000_000;
 
 /// Silence of a peer from which something is awaited, in nanoseconds, after which it is queried.
-const ASK_NS: u64 = 200_000_000;
+const QUERY_AFTER_NS: u64 = 200_000_000;
 
 /// Number of sessions that two processes may open with each other, besides some for each fault.
 const SESSIONS_MAX: u64 = 4;
@@ -38,7 +38,7 @@ pub(crate) struct Remote {
     pub(crate) connecting_since: Option<u64>,
     pub(crate) reconnect_at: Option<u64>,
     /// Time of the next query, and the time since which it has not answered.
-    pub(crate) ask_at: Option<u64>,
+    pub(crate) query_at: Option<u64>,
     pub(crate) unanswered_since: Option<u64>,
     /// Incarnation of the peer that the session is with.
     pub(crate) life: u32,
@@ -54,13 +54,13 @@ impl Remote {
     pub(crate) fn next_ns(&self) -> u64 {
         let suspect = self.suspect.map(|(since, _)| since + SILENCE_NS);
         let connecting = self.connecting_since.map(|since| since + SILENCE_NS);
-        let all = [suspect, connecting, self.reconnect_at, self.ask_at];
+        let all = [suspect, connecting, self.reconnect_at, self.query_at];
         all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     /// Records the unread messages of the session that ends; those beyond earlier leftovers belong
     /// to it.
-    fn keep_left(&mut self, unread: Vec<(PortId, LaneId, usize)>) {
+    fn record_leftovers(&mut self, unread: Vec<(PortId, LaneId, usize)>) {
         for (port, lane, count) in unread {
             let left = self.left.entry((port, lane)).or_default();
             let earlier: usize = left.iter().map(|(_, count)| count).sum();
@@ -117,13 +117,13 @@ impl Node {
 
     fn judge(&mut self, cx: &mut Context, peer: u32) {
         let (now, id) = (cx.now, PeerId(peer));
-        let heard = self
+        let last_seen = self
             .core
-            .last_heard(id)
+            .last_seen(id)
             .map_or(0, |at| self.clock.global(at));
         let remote = &mut self.peers[peer as usize];
         if let Some((since, link)) = remote.suspect {
-            if heard > since {
+            if last_seen > since {
                 remote.suspect = None;
             } else if now >= since + SILENCE_NS {
                 self.core.fail_peer(id, Cause::Silent(link));
@@ -146,11 +146,11 @@ impl Node {
             remote.reconnect_at = None;
             self.connect(cx, peer);
         }
-        self.ask(cx, peer, heard);
+        self.query(cx, peer, last_seen);
     }
 
     /// Queries a silent peer from which something is awaited.
-    fn ask(&mut self, cx: &mut Context, peer: u32, heard: u64) {
+    fn query(&mut self, cx: &mut Context, peer: u32, last_seen: u64) {
         // Near the end no receive waits for a peer any more; receives are cancelled.
         let sourced = cx
             .plan
@@ -158,21 +158,21 @@ impl Node {
             .iter()
             .any(|port| port.node == self.id && port.sourced);
         let remote = &mut self.peers[peer as usize];
-        if remote.ask_at.is_none_or(|at| cx.now < at) {
+        if remote.query_at.is_none_or(|at| cx.now < at) {
             return;
         }
-        remote.ask_at = Some(cx.now + ASK_NS);
+        remote.query_at = Some(cx.now + QUERY_AFTER_NS);
         let wants = remote.send_count > 0 || !remote.outbox_is_empty();
         let is_waited_for = wants || sourced && cx.now < cx.quiet_ns;
         // On shared memory silence means nothing: the system reports the exit of its process.
         let is_far = !cx.plan.share_memory(self.id, peer);
-        let is_silent = is_far && cx.now >= heard.saturating_add(ASK_NS);
+        let is_silent = is_far && cx.now >= last_seen.saturating_add(QUERY_AFTER_NS);
         if is_waited_for && is_silent {
             // Only the other end can determine whether the session is open there too.
-            self.core.ask(PeerId(peer));
+            self.core.probe_peer(PeerId(peer));
         }
         let remote = &mut self.peers[peer as usize];
-        if !is_waited_for || !is_silent || cx.answers(self.id, peer, remote.life) {
+        if !is_waited_for || !is_silent || cx.would_reply(self.id, peer, remote.life) {
             remote.unanswered_since = None;
             return;
         }
@@ -206,13 +206,13 @@ impl Node {
         remote.blocked = [false; 2];
         (remote.connecting_since, remote.reconnect_at) = (None, None);
         if !cx.plan.faults.is_empty() {
-            remote.ask_at = Some(cx.now + ASK_NS);
+            remote.query_at = Some(cx.now + QUERY_AFTER_NS);
         }
         for outbox in &mut remote.outbox {
             outbox.push_front(Outgoing {
                 port: GREETING_PORT,
                 best_effort: false,
-                ask: false,
+                rendezvous: false,
                 len: payload::NUMBER_LEN,
                 note: Note::Greeting(session),
             });
@@ -240,7 +240,7 @@ impl Node {
         if opened as u64 > SESSIONS_MAX + attempts.sum::<u64>() {
             let id = self.id;
             cx.violate(format!(
-                "nodes {id} and {peer} have opened {opened} sessions: they do not come to rest"
+                "nodes {id} and {peer} have opened {opened} sessions without settling"
             ));
         }
     }
@@ -256,11 +256,11 @@ impl Node {
         if let Some(session) = remote.session.take() {
             cx.ledger.end(session);
         }
-        remote.keep_left(self.core.unread(PeerId(peer)));
+        remote.record_leftovers(self.core.unread(PeerId(peer)));
         remote.bound = [None; 2];
         remote.blocked = [false; 2];
         (remote.suspect, remote.connecting_since) = (None, None);
-        (remote.ask_at, remote.unanswered_since) = (None, None);
+        (remote.query_at, remote.unanswered_since) = (None, None);
         for outbox in &mut remote.outbox {
             outbox.retain(|out| out.note == Note::Nothing);
         }
@@ -275,8 +275,8 @@ impl Node {
     }
 
     /// Handles the report of the launcher or the system that the peer's process has exited.
-    pub(crate) fn on_told_gone(&mut self, cx: &mut Context, peer: u32) {
-        self.core.fail_peer(PeerId(peer), Cause::ProcessGone);
+    pub(crate) fn on_exit_reported(&mut self, cx: &mut Context, peer: u32) {
+        self.core.fail_peer(PeerId(peer), Cause::ProcessExited);
         self.drain(cx, &[]);
         self.on_wake(cx);
     }
@@ -296,7 +296,7 @@ impl Node {
         let explained = match cause {
             // The peer may have given up this side for a reason, and come back much later.
             Cause::Restarted | Cause::Closed => cx.was_disturbed(self.id, peer),
-            Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => {
+            Cause::Silent(_) | Cause::NoPath | Cause::ProcessExited => {
                 // The exit of an incarnation may be detected only when something waits for it
                 // again.
                 let is_over = cx.lives[peer as usize] != self.peers[peer as usize].life;
@@ -336,7 +336,7 @@ impl Node {
                 Err(Refused::Busy) => self.peers[peer as usize].blocked[lane.index()] = true,
                 // Shared memory is up at once, networks later.
                 Err(Refused::Unknown) => self.connect(cx, peer),
-                Err(Refused::Gone(_)) => return self.on_gone(cx, peer, lane),
+                Err(Refused::PeerFailed(_)) => return self.on_send_refused(cx, peer, lane),
                 Err(_) => {
                     // Not up yet. If it never comes up, this side must detect it, whoever started.
                     let since = &mut self.peers[peer as usize].connecting_since;
@@ -352,7 +352,7 @@ impl Node {
 
     /// Handles a message that was refused because its peer has failed. It fails; later messages are
     /// tried again.
-    fn on_gone(&mut self, cx: &mut Context, peer: u32, lane: LaneId) {
+    fn on_send_refused(&mut self, cx: &mut Context, peer: u32, lane: LaneId) {
         if cx.ending || self.program.is_leaving() {
             return self.drop_outbox(peer);
         }
@@ -389,7 +389,7 @@ impl Node {
             lane,
             best_effort: out.best_effort,
         };
-        let result = match out.ask && out.len > 0 {
+        let result = match out.rendezvous && out.len > 0 {
             true => Err(Refused::TooLong),
             false => self.submit_eager(cx, peer, &spec, &bytes),
         };
@@ -399,7 +399,7 @@ impl Node {
         }
         let Some(session) = self.peers[peer as usize].session else {
             cx.violate(format!(
-                "node {} sends to {peer} before it was told that it may",
+                "node {} sends to {peer} before it became writable",
                 self.id
             ));
             return Ok(());
@@ -457,17 +457,17 @@ impl Node {
     /// Sends by a shortcut: into an open frame, or at once over shared memory. Returns `false` if
     /// none applies.
     fn send_shortly(&mut self, cx: &mut Context, peer: u32, spec: &SendSpec, bytes: &[u8]) -> bool {
-        if cx.plan.short_way && self.core.append(PeerId(peer), spec, bytes).is_some() {
+        if cx.plan.shortcuts && self.core.append(PeerId(peer), spec, bytes).is_some() {
             return true;
         }
-        let is_open = cx.plan.short_way && cx.alive[peer as usize];
+        let is_open = cx.plan.shortcuts && cx.alive[peer as usize];
         let header = match spec.to {
             _ if !is_open => None,
             Address::Port(_) => self.direct_header::<8>(peer, spec, bytes.len()),
             Address::MatchBits(_) => self.direct_header::<24>(peer, spec, bytes.len()),
         };
         let Some(header) = header else {
-            return cx.plan.short_way && self.send_lone(cx, peer, spec, bytes);
+            return cx.plan.shortcuts && self.send_single(cx, peer, spec, bytes);
         };
         let frame = [&header, bytes].concat();
         let sent = self.send_shared(cx, peer, vec![frame]);

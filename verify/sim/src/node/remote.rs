@@ -15,8 +15,8 @@ use crate::payload;
 use crate::plan::{NODES_MAX, RemoteFlow};
 use crate::program::Outgoing;
 use portolan_proto::{
-    Access, Answer, AtomicSpec, Data, Event, LaneId, OpError, OpId, PeerId, PortId, Refused,
-    RegionSpec, RemoteSpec,
+    Access, AtomicSpec, Data, Event, LaneId, OpError, OpId, PeerId, PortId, Refused, RegionSpec,
+    RemoteSpec, Reply,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -184,7 +184,7 @@ impl Requests {
         if self.counter.is_some() && count != self.counter {
             return Some(format!("counter {count:?} instead of {:?}", self.counter));
         }
-        let differs = |(got, wanted): (&u8, &Option<u8>)| wanted.is_some_and(|w| w != *got);
+        let differs = |(got, expected): (&u8, &Option<u8>)| expected.is_some_and(|w| w != *got);
         if let Some(at) = short.iter().zip(&self.short).position(differs) {
             return Some(format!("byte {at} of the area of short puts differs"));
         }
@@ -207,21 +207,22 @@ impl Requests {
     fn check(&mut self, expect: &Expect, bytes: &[u8]) -> Option<String> {
         match expect {
             Expect::End => None,
-            Expect::Bytes(wanted) => {
-                let differs = |(got, wanted): (&u8, &Option<u8>)| wanted.is_some_and(|w| w != *got);
-                let at = bytes.iter().zip(wanted).position(differs);
+            Expect::Bytes(expected) => {
+                let differs =
+                    |(got, expected): (&u8, &Option<u8>)| expected.is_some_and(|w| w != *got);
+                let at = bytes.iter().zip(expected).position(differs);
                 at.map(|at| format!("a get of {} bytes differs from byte {at} on", bytes.len()))
             }
-            Expect::Count(wanted) => {
+            Expect::Count(expected) => {
                 let got = payload::number(bytes)?;
-                if wanted.is_none() {
+                if expected.is_none() {
                     self.finding_out = false;
                     self.counter = Some(got + 1);
                 }
-                let is_right = wanted.map_or(got < self.added, |wanted| got == wanted);
+                let is_right = expected.map_or(got < self.added, |expected| got == expected);
                 (!is_right).then(|| {
                     let added = self.added;
-                    format!("counted {got} instead of {wanted:?} in {added} additions")
+                    format!("counted {got} instead of {expected:?} in {added} additions")
                 })
             }
             Expect::LongPut(id) => {
@@ -301,7 +302,7 @@ impl Node {
             outbox.push_back(Outgoing {
                 port: PortId::user(0),
                 best_effort: false,
-                ask: false,
+                rendezvous: false,
                 len: 0,
                 note: Note::Request(index),
             });
@@ -412,8 +413,8 @@ impl Node {
                 }
             }
             Event::Discard { held } => self.core.release(held),
-            Event::RemoteRead { answer, len } => self.on_read(cx, &answer, len),
-            Event::RemoteAtomic { answer, data, .. } => self.on_add(cx, frame, &answer, data),
+            Event::RemoteRead { reply, len } => self.on_read(cx, &reply, len),
+            Event::RemoteAtomic { reply, data, .. } => self.on_add(cx, frame, &reply, data),
             Event::PutNotice(notice) => self.core.notice_taken(&notice),
             // For display only.
             Event::PortUnopened { .. } | Event::MemoryFull { .. } => {}
@@ -436,24 +437,24 @@ impl Node {
         }
     }
 
-    fn on_read(&mut self, cx: &mut Context, answer: &Answer, len: u64) {
+    fn on_read(&mut self, cx: &mut Context, reply: &Reply, len: u64) {
         let want = usize::try_from(len).unwrap_or(usize::MAX);
-        let Some(part) = self.region_part(answer.region, answer.off, want) else {
-            return self.no_region(cx, answer.region);
+        let Some(part) = self.region_part(reply.region, reply.off, want) else {
+            return self.no_region(cx, reply.region);
         };
         let bytes = part.to_vec();
-        let addr = Pull::addr(answer.region.0, answer.off);
-        if let Some(mut staging) = self.core.answer_read(answer, len, addr) {
+        let addr = Pull::addr(reply.region.0, reply.off);
+        if let Some(mut staging) = self.core.reply_read(reply, len, addr) {
             staging.push(&bytes);
         }
-        if let Some(key) = self.long_one_shot_key(answer.region, len)
+        if let Some(key) = self.long_one_shot_key(reply.region, len)
             && cx.strikes(Canary::EarlyClose)
         {
             self.core.deregister(key);
         }
     }
 
-    fn on_add(&mut self, cx: &mut Context, frame: &[u8], answer: &Answer, data: Data) {
+    fn on_add(&mut self, cx: &mut Context, frame: &[u8], reply: &Reply, data: Data) {
         let operand = match data {
             Data::Frame(range) => frame.get(range).and_then(payload::number),
             Data::Held(held) => {
@@ -467,13 +468,13 @@ impl Node {
             true => operand.map(|operand| 2 * operand),
             false => operand,
         };
-        let place = self.region_part(answer.region, answer.off, COUNTER_LEN);
+        let place = self.region_part(reply.region, reply.off, COUNTER_LEN);
         let (Some(operand), Some(place)) = (operand, place) else {
-            return self.no_region(cx, answer.region);
+            return self.no_region(cx, reply.region);
         };
         let before = payload::number(place).unwrap_or(0);
         place.copy_from_slice(&before.wrapping_add(operand).to_le_bytes());
-        if let Some(mut staging) = self.core.answer(answer, COUNTER_LEN) {
+        if let Some(mut staging) = self.core.reply(reply, COUNTER_LEN) {
             staging.push(&before.to_le_bytes());
         }
     }
@@ -488,7 +489,7 @@ impl Node {
         }) = self.memory.remove(&op.0)
         else {
             cx.violate_always(format!(
-                "node {id}: request {op:?} ended that was not under way"
+                "node {id}: request {op:?} completed but was not outstanding"
             ));
             return;
         };

@@ -43,7 +43,7 @@ pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
 
 impl Node {
     /// Handles the core's request for a stream.
-    pub(super) fn on_stream_wanted(&mut self, cx: &mut Context, peer: u32) {
+    pub(super) fn on_stream_needed(&mut self, cx: &mut Context, peer: u32) {
         let all = &cx.streams.all;
         let opens = all
             .iter()
@@ -127,12 +127,14 @@ impl Node {
         let id = self.id;
         let bytes = self.memory.get(&out.op).and_then(Op::outbound);
         let Some(bytes) = bytes.and_then(|bytes| bytes.get(out.off..out.off + out.len)) else {
-            return cx.violate_always(format!("node {id} lends memory that is not the core's"));
+            return cx.violate_always(format!(
+                "node {id} passes memory that the core does not own"
+            ));
         };
         let has_sums = cx.plan.streams.is_some_and(|plan| plan.has_sums);
         let part = Part {
             chunk: out.chunk,
-            payload: Payload::Lent {
+            payload: Payload::InPlace {
                 op: out.op,
                 off: out.off,
             },
@@ -156,7 +158,8 @@ impl Node {
             Sent::Taken => {
                 let (op, off, len) = (out.op, out.off, out.len);
                 let to = peer;
-                cx.trace.push(cx.now, id, Item::Lent { to, op, off, len });
+                cx.trace
+                    .push(cx.now, id, Item::InPlace { to, op, off, len });
                 if cx.strikes(Canary::EarlyReturn)
                     && let Some(Op::Send { bytes, .. }) = self.memory.get_mut(&op)
                 {
@@ -173,7 +176,7 @@ impl Node {
         let connection = &mut cx.streams.all[id];
         let end = connection.end_of(self.id);
         connection.is_used[end] = true;
-        let part = connection.ways[1 - end].parts.front()?;
+        let part = connection.directions[1 - end].parts.front()?;
         let (chunk, len, off) = (part.chunk, part.len, part.taken);
         let (sum, before) = (part.sum, part.sum_taken);
         let count = self.place_piece(cx, from, &chunk, off, bytes)?;
@@ -187,19 +190,19 @@ impl Node {
             len: count,
         };
         cx.trace.push(cx.now, self.id, item);
-        let is_whole = off + count == len;
-        let way = &mut cx.streams.all[id].ways[1 - end];
-        match way.parts.front_mut() {
-            Some(part) if !is_whole => (part.taken, part.sum_taken) = (off + count, after),
+        let is_complete = off + count == len;
+        let direction = &mut cx.streams.all[id].directions[1 - end];
+        match direction.parts.front_mut() {
+            Some(part) if !is_complete => (part.taken, part.sum_taken) = (off + count, after),
             _ => {
-                way.parts.pop_front();
-                way.landed -= 1;
+                direction.parts.pop_front();
+                direction.landed -= 1;
             }
         }
         // With a checksum a part counts only when it is complete.
         let counted = match sum {
             None => Some((off, count)),
-            Some(sum) if is_whole && self.core.wants_part(from, &chunk) => {
+            Some(sum) if is_complete && self.core.needs_part(from, &chunk) => {
                 Some((0, len)).filter(|_| sum == after)
             }
             Some(_) => return Some(count),

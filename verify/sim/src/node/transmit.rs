@@ -12,10 +12,10 @@ impl Node {
     pub(super) fn transmit(&mut self, cx: &mut Context) -> u64 {
         self.unblock_links(cx);
         let mut cost_ns = 0;
-        let mut gone = Vec::new();
+        let mut failed = Vec::new();
         let local = self.clock.local(cx.now);
         while let Some(transmit) = self.core.poll_transmit(local) {
-            let (PeerId(peer), link) = transmit.way();
+            let (PeerId(peer), link) = transmit.destination();
             let bulk_op = transmit.payload().first().map(|part| part.op.0);
             if link == LinkId::STREAM {
                 let Some(part) = part_of(&transmit) else {
@@ -29,7 +29,7 @@ impl Node {
             let has_ring = || cx.alive[peer as usize] || cx.shm.ended_readers(self.id, peer) > 0;
             if link == LinkId::SHM && !has_ring() {
                 // The socket of a dead process refuses; its peer is then given up.
-                gone.push(peer);
+                failed.push(peer);
                 continue;
             }
             if link != LinkId::SHM && cx.net.full_until(cx.now, self.id).is_some() {
@@ -40,7 +40,7 @@ impl Node {
             let Some(frames) = frames_of(&transmit, memory) else {
                 let id = self.id;
                 cx.violate_always(format!(
-                    "node {id} sends from memory that is not the core's"
+                    "node {id} sends from memory that the core does not own"
                 ));
                 break;
             };
@@ -65,15 +65,15 @@ impl Node {
                 bytes.fill(0x5a);
             }
         }
-        for peer in gone {
-            self.core.fail_peer(PeerId(peer), Cause::ProcessGone);
+        for peer in failed {
+            self.core.fail_peer(PeerId(peer), Cause::ProcessExited);
         }
         cost_ns
     }
 
     /// Sends by the shortcut between hosts: at once, in frames of its own. Returns `false` if it
     /// does not apply.
-    pub(super) fn send_lone(
+    pub(super) fn send_single(
         &mut self,
         cx: &mut Context,
         peer: u32,
@@ -81,15 +81,18 @@ impl Node {
         bytes: &[u8],
     ) -> bool {
         let to = PeerId(peer);
-        let Some(lone) = self.core.lone(to, spec, bytes) else {
+        let Some(single) = self.core.single(to, spec, bytes) else {
             return false;
         };
         let local = self.clock.local(cx.now);
-        let Some(transmit) = self.core.send_lone(local, &lone) else {
-            cx.violate_always(format!("node {} refuses what may leave", self.id));
+        let Some(transmit) = self.core.send_single(local, &single) else {
+            cx.violate_always(format!(
+                "node {} refuses a message that may be sent",
+                self.id
+            ));
             return false;
         };
-        let (link, frames) = (transmit.way().1, transmit.frames(&[]));
+        let (link, frames) = (transmit.destination().1, transmit.frames(&[]));
         if cx.net.full_until(cx.now, self.id).is_some() {
             self.refuse(link);
             return true;

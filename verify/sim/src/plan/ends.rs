@@ -35,10 +35,10 @@ impl Plan {
             if self.faults.iter().any(ends) {
                 continue;
             }
-            let told = [None, Some(0), Some(20_000), self.told_after_ns];
+            let delays = [None, Some(0), Some(20_000), self.reported_after_ns];
             let kind = FaultKind::Leave {
                 node,
-                told_after_ns: *told.choose(&mut rng).unwrap_or(&None),
+                reported_after_ns: *delays.choose(&mut rng).unwrap_or(&None),
                 again_after_ns: (rng.random_bool(0.3)).then(|| rng.random_range(1..500) * MS),
             };
             self.faults.push(Fault {

@@ -19,7 +19,7 @@ pub(crate) struct StreamPlan {
     /// Set if sent pages are read when the receiver takes them, otherwise when they reach the
     /// receiver's system. The former happens between namespaces of one host; parts have checksums
     /// there (P13.4).
-    pub(crate) keeps_pages: bool,
+    pub(crate) references_pages: bool,
     /// Bytes that a connection accepts before it is full.
     pub(crate) buffer_len: usize,
     /// Bandwidth in bytes per second.
@@ -72,8 +72,8 @@ impl Plan {
         streams.dropped = share(&[0.0, 0.0, 0.3]);
         streams.broken = share(&[0.0, 0.5, 1.0]);
         streams.stalled = share(&[0.0, 0.02, 0.2]);
-        streams.keeps_pages = rng.random_bool(0.6);
-        streams.has_sums = streams.keeps_pages || rng.random_bool(0.5);
+        streams.references_pages = rng.random_bool(0.6);
+        streams.has_sums = streams.references_pages || rng.random_bool(0.5);
         if streams.has_sums {
             streams.corrupt = *[0.0, 0.0, 0.01, 0.3].choose(rng).unwrap_or(&0.0);
         }
@@ -107,7 +107,11 @@ impl Plan {
 
 impl fmt::Display for StreamPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pages = if self.keeps_pages { "pages kept, " } else { "" };
+        let pages = if self.references_pages {
+            "pages referenced, "
+        } else {
+            ""
+        };
         let sums = if self.has_sums { "sums, " } else { "" };
         let (refused, dropped) = (self.refused, self.dropped);
         write!(

@@ -9,33 +9,33 @@ use std::time::Duration;
 
 impl World {
     /// Kills the process.
-    pub(super) fn crash(&mut self, gone: u32) {
-        if self.cx.alive[gone as usize] {
-            self.end_streams(gone);
-            self.nodes[gone as usize].crash(&mut self.cx);
-            self.end(gone, self.cx.plan.told_after_ns);
+    pub(super) fn crash(&mut self, exited: u32) {
+        if self.cx.alive[exited as usize] {
+            self.end_streams(exited);
+            self.nodes[exited as usize].crash(&mut self.cx);
+            self.end(exited, self.cx.plan.reported_after_ns);
         }
     }
 
     /// Ends a process that has closed.
-    pub(super) fn leave(&mut self, gone: u32) {
+    pub(super) fn leave(&mut self, exited: u32) {
         let left = |fault: &Fault| match fault.kind {
             FaultKind::Leave {
                 node,
-                told_after_ns,
+                reported_after_ns,
                 again_after_ns,
-            } if node == gone => Some((told_after_ns, again_after_ns)),
+            } if node == exited => Some((reported_after_ns, again_after_ns)),
             _ => None,
         };
         let mut faults = self.cx.plan.faults.iter().enumerate();
         let found = faults.find_map(|(index, fault)| Some((index, left(fault)?)));
-        let Some((index, (told_after_ns, again_after_ns))) = found else {
+        let Some((index, (reported_after_ns, again_after_ns))) = found else {
             return;
         };
-        self.trace_fault(gone, index, "left");
-        self.end_streams(gone);
-        self.nodes[gone as usize].depart(&mut self.cx);
-        self.end(gone, told_after_ns);
+        self.trace_fault(exited, index, "left");
+        self.end_streams(exited);
+        self.nodes[exited as usize].depart(&mut self.cx);
+        self.end(exited, reported_after_ns);
         if let Some(after_ns) = again_after_ns {
             let at = self.cx.now + after_ns;
             self.cx.queue.push(at, Happening::FaultEnds { index });
@@ -44,38 +44,38 @@ impl World {
     }
 
     /// Ends the process. Peers that share memory with it are notified by the system, others by the
-    /// launcher after `told_after_ns`, if it is set.
-    fn end(&mut self, gone: u32, told_after_ns: Option<u64>) {
-        self.cx.alive[gone as usize] = false;
-        self.check_area(gone);
-        let life = self.nodes[gone as usize].life;
+    /// launcher after `reported_after_ns`, if it is set.
+    fn end(&mut self, exited: u32, reported_after_ns: Option<u64>) {
+        self.cx.alive[exited as usize] = false;
+        self.check_area(exited);
+        let life = self.nodes[exited as usize].life;
         let cx = &mut self.cx;
-        for node in (0..cx.plan.nodes).filter(|node| *node != gone) {
-            if cx.plan.share_memory(node, gone) {
+        for node in (0..cx.plan.nodes).filter(|node| *node != exited) {
+            if cx.plan.share_memory(node, exited) {
                 if cx.has(Canary::RingDies) {
-                    cx.shm.lose(gone, node);
+                    cx.shm.lose(exited, node);
                 }
                 let lives = cx.alive[node as usize];
-                cx.shm.end(&mut cx.queue, cx.now, (gone, node), lives);
-            } else if let Some(after_ns) = told_after_ns {
+                cx.shm.end(&mut cx.queue, cx.now, (exited, node), lives);
+            } else if let Some(after_ns) = reported_after_ns {
                 let at = cx.now + after_ns;
-                cx.queue.push(at, Happening::Gone { node, gone, life });
+                cx.queue.push(at, Happening::Exited { node, exited, life });
             }
         }
     }
 
-    /// Checks that the requests of `gone` have taken permanent effect in the memory of other
+    /// Checks that the requests of `exited` have taken permanent effect in the memory of other
     /// processes. `P12.5`
-    fn check_area(&mut self, gone: u32) {
-        let source = &self.nodes[gone as usize];
-        let mut targets = self.nodes.iter().filter(|target| target.id != gone);
+    fn check_area(&mut self, exited: u32) {
+        let source = &self.nodes[exited as usize];
+        let mut targets = self.nodes.iter().filter(|target| target.id != exited);
         let wrong = targets.find_map(|target| {
             let what = source.check_area(&self.cx, target)?;
             Some((target.id, what))
         });
         if let Some((target, what)) = wrong {
             self.cx.violate(format!(
-                "what ended requests of {gone} left in the memory of {target} is not there: {what}"
+                "what ended requests of {exited} left in the memory of {target} is not there: {what}"
             ));
         }
     }

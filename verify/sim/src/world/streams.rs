@@ -11,20 +11,20 @@ impl World {
     pub(super) fn on_stream(&mut self, id: usize, what: StreamEvent) {
         match what {
             StreamEvent::Greeting => self.greet(id),
-            StreamEvent::Answer { ok } => self.answer(id, ok),
+            StreamEvent::Reply { ok } => self.on_reply(id, ok),
             StreamEvent::Patience => {
                 if self.cx.streams.all[id].is_opening {
-                    self.answer(id, false);
+                    self.on_reply(id, false);
                 }
             }
             StreamEvent::Landed { end } => self.land(id, end),
             StreamEvent::Read { end } => self.read(id, end),
-            StreamEvent::Idle { end } => self.look_idle(id, end),
+            StreamEvent::Idle { end } => self.check_idle(id, end),
             StreamEvent::Break => self
                 .cx
                 .streams
                 .break_up(&mut self.cx.queue, self.cx.now, id),
-            StreamEvent::Ended { end } => self.hear_end(id, end),
+            StreamEvent::Ended { end } => self.on_peer_end(id, end),
         }
     }
 
@@ -61,18 +61,18 @@ impl World {
         }
         let latency_ns = self.cx.plan.streams.unwrap_or_default().latency_ns;
         let at = self.cx.now + latency_ns;
-        let answer = |ok| Happening::Stream {
+        let on_reply = |ok| Happening::Stream {
             id,
-            what: StreamEvent::Answer { ok },
+            what: StreamEvent::Reply { ok },
         };
         let Some(node) = self.node_at(id, 1) else {
-            return self.cx.queue.push(at, answer(false));
+            return self.cx.queue.push(at, on_reply(false));
         };
         if self.put_off(node, id, StreamEvent::Greeting) {
             return;
         }
         let ok = self.owns(id, 1);
-        self.cx.queue.push(at, answer(ok));
+        self.cx.queue.push(at, on_reply(ok));
         if ok {
             self.open_end(id, 1);
         }
@@ -87,8 +87,8 @@ impl World {
         owner.is_some_and(|owner| owner.0 == peer)
     }
 
-    fn answer(&mut self, id: usize, ok: bool) {
-        let what = StreamEvent::Answer { ok };
+    fn on_reply(&mut self, id: usize, ok: bool) {
+        let what = StreamEvent::Reply { ok };
         if ok && self.is_cut(id) {
             return self
                 .cx
@@ -107,7 +107,7 @@ impl World {
             return;
         }
         self.cx.streams.all[id].is_opening = false;
-        let is_proven = ok && self.owns(id, 0) && !self.cx.streams.all[id].ways[1].is_ended;
+        let is_proven = ok && self.owns(id, 0) && !self.cx.streams.all[id].directions[1].is_ended;
         if is_proven {
             self.open_end(id, 0);
             self.cx.streams.on_open(&mut self.cx.queue, self.cx.now, id);
@@ -132,19 +132,23 @@ impl World {
     /// Handles a part that has reached the system of its receiver.
     fn land(&mut self, id: usize, end: usize) {
         let cut = self.is_cut(id);
-        let before = self.cx.streams.all[id].ways[1 - end].landed;
+        let before = self.cx.streams.all[id].directions[1 - end].landed;
         let (now, queue) = (self.cx.now, &mut self.cx.queue);
-        let goes_on = self.cx.streams.land(queue, now, (id, end), cut);
-        if !goes_on && let Some(sender) = self.node_at(id, 1 - end) {
+        let continues = self.cx.streams.land(queue, now, (id, end), cut);
+        if !continues && let Some(sender) = self.node_at(id, 1 - end) {
             let what = StreamEvent::Ended { end: 1 - end };
             if !self.put_off(sender, id, what) {
                 self.end_stream(id, 1 - end, true);
             }
             return;
         }
-        if self.cx.streams.all[id].ways[1 - end].landed > before {
-            let keeps_pages = self.cx.plan.streams.is_some_and(|plan| plan.keeps_pages);
-            if !keeps_pages {
+        if self.cx.streams.all[id].directions[1 - end].landed > before {
+            let references_pages = self
+                .cx
+                .plan
+                .streams
+                .is_some_and(|plan| plan.references_pages);
+            if !references_pages {
                 self.copy_part(id, end, before);
             }
             let (now, queue) = (self.cx.now, &mut self.cx.queue);
@@ -156,7 +160,7 @@ impl World {
     fn copy_part(&mut self, id: usize, end: usize, place: usize) {
         let connection = &mut self.cx.streams.all[id];
         let sender = &self.nodes[connection.ends[1 - end] as usize];
-        if let Some(part) = connection.ways[1 - end].parts.get_mut(place) {
+        if let Some(part) = connection.directions[1 - end].parts.get_mut(place) {
             part.payload = Payload::Copied(bytes_of(sender, &part.payload, 0, part.len));
         }
     }
@@ -178,7 +182,7 @@ impl World {
                 .streams
                 .schedule_read(&mut self.cx.queue, at, (id, end));
         }
-        let way = &self.cx.streams.all[id].ways[1 - end];
+        let way = &self.cx.streams.all[id].directions[1 - end];
         if way.landed == 0 {
             if way.is_ended {
                 self.end_stream(id, end, false);
@@ -187,7 +191,7 @@ impl World {
         }
         let left = way.parts[0].len - way.parts[0].taken;
         let most = self.cx.streams.piece_len(left);
-        let part = &self.cx.streams.all[id].ways[1 - end].parts[0];
+        let part = &self.cx.streams.all[id].directions[1 - end].parts[0];
         let sender = &self.nodes[self.cx.streams.all[id].ends[1 - end] as usize];
         let mut bytes = bytes_of(sender, &part.payload, part.taken, most);
         self.cx.streams.corrupt(&mut bytes);
@@ -200,7 +204,7 @@ impl World {
             .streams
             .schedule_read(&mut self.cx.queue, at, (id, end));
         // A stream outlives a sender that has crashed.
-        if self.cx.streams.make_room(id, end, taken)
+        if self.cx.streams.free_space(id, end, taken)
             && let Some(sender) = self.node_at(id, 1 - end)
         {
             self.nodes[sender as usize].on_stream_room(&mut self.cx);
@@ -209,7 +213,7 @@ impl World {
         self.pull(node);
     }
 
-    fn look_idle(&mut self, id: usize, end: usize) {
+    fn check_idle(&mut self, id: usize, end: usize) {
         let connection = &self.cx.streams.all[id];
         if !connection.is_open[end] {
             return;
@@ -233,7 +237,7 @@ impl World {
     }
 
     /// Handles the other end's close at this end's system: landed parts can still be received.
-    fn hear_end(&mut self, id: usize, end: usize) {
+    fn on_peer_end(&mut self, id: usize, end: usize) {
         let what = StreamEvent::Ended { end };
         if self.is_cut(id) && !self.cx.streams.all[id].is_broken {
             let at = self.cx.now + 100_000_000;
@@ -247,11 +251,11 @@ impl World {
         }
         let is_read_first = self.cx.streams.roll(0.5);
         let connection = &mut self.cx.streams.all[id];
-        connection.ways[1 - end].is_ended = true;
+        connection.directions[1 - end].is_ended = true;
         if !connection.is_open[end] {
             return;
         }
-        if is_read_first && connection.ways[1 - end].landed > 0 {
+        if is_read_first && connection.directions[1 - end].landed > 0 {
             let (now, queue) = (self.cx.now, &mut self.cx.queue);
             return self.cx.streams.schedule_read(queue, now, (id, end));
         }
@@ -287,7 +291,7 @@ impl World {
             if !is_its || !has_it {
                 continue;
             }
-            for place in 0..connection.ways[end].parts.len() {
+            for place in 0..connection.directions[end].parts.len() {
                 self.copy_part(id, 1 - end, place);
             }
             let is_sent = self.cx.streams.roll(0.5);
@@ -306,7 +310,7 @@ impl World {
 fn bytes_of(sender: &Node, payload: &Payload, from: usize, len: usize) -> Vec<u8> {
     match payload {
         Payload::Copied(bytes) => bytes[from..from + len].to_vec(),
-        Payload::Lent { op, off } => {
+        Payload::InPlace { op, off } => {
             let bytes = sender.memory.get(op).and_then(Op::outbound);
             let bytes = bytes.and_then(|bytes| bytes.get(off + from..off + from + len));
             bytes.map_or_else(|| vec![0x5a; len], <[u8]>::to_vec)

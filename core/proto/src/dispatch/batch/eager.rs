@@ -41,13 +41,13 @@ impl Core {
         let (count, len, ack) = measure(&frame, first, others.take(most as usize - 1));
         let (lanes, env) = &mut peer.lanes(&mut self.sh);
         let dest = lanes
-            .take_whole_run(env, &frame.fragment, len as u64)
+            .take_complete_run(env, &frame.fragment, len as u64)
             .or_else(|| lanes.on_fragments(env, &frame.fragment, len as u64))?;
-        peer.on_heard(now);
+        peer.on_activity(now);
         let (num, ack_times) = (header.packet_num, self.sh.ctx.bulk_ack_times());
         let path = peer.paths_mut().get_mut(link)?;
         let is_prompt = path.on_numbered_run(now, (num, count, header.attempt), ack_times);
-        self.owe_ack(from, is_prompt);
+        self.schedule_ack(from, is_prompt);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         if let Some(ack) = ack {
             self.on_plain_ack(now, from, &ack);

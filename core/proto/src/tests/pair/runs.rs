@@ -7,7 +7,7 @@ impl End {
     /// Takes the messages at the beginning of a frame that have a destination, as the library does.
     pub(super) fn take_messages(&mut self, frame: &mut Admitted, head: &[u8]) {
         while !frame.is_done() {
-            let (dest, off, len) = if let Some(whole) = self.core.take_whole(frame, head, None) {
+            let (dest, off, len) = if let Some(whole) = self.core.take_message(frame, head, None) {
                 (whole.dest, whole.off, whole.len)
             } else if let Some(tagged) = self.core.take_tagged(frame, head, None) {
                 (tagged.dest, tagged.off, tagged.len)
@@ -15,13 +15,13 @@ impl End {
                 return;
             };
             match dest {
-                WholeDest::Posted(op) => {
+                MessageDest::Posted(op) => {
                     self.memory.remove(&op.0);
                     let bytes = head[off..off + len].to_vec();
                     self.received.insert(op.0, (bytes, false));
                 }
-                WholeDest::Held => {}
-                WholeDest::Handler | WholeDest::Wanted => panic!("{dest:?}"),
+                MessageDest::Held => {}
+                MessageDest::Handler | MessageDest::Waiting => panic!("{dest:?}"),
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portolan::EndpointAddress;
-use portolan_wire::ConnectionWord;
+use portolan_wire::ConnectionKind;
 
 use super::{Inner, Slot};
 use crate::cm::channel::{Channel, Received};

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::ptr::null_mut;
 use std::time::Instant;
 
-use portolan_wire::{ConnectionWord, EndpointId as Id};
+use portolan_wire::{ConnectionKind, EndpointId as Id};
 
 use super::harness::{AGAIN, ReadEvent, Server, runs_in_own_process, wait_fd};
 use super::hostile::{caller, frame, some_address};

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 
 use portolan::{Endpoint, EndpointConfig};
-use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord, ENDPOINT_ID_LEN};
+use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionKind, ENDPOINT_ID_LEN};
 
 use super::harness::{AGAIN, EventQueue, Server, Side, query};
 use crate::abi::*;
@@ -14,13 +14,13 @@ use crate::cm::DropReason;
 use crate::tests::harness::PATIENCE;
 
 pub(super) fn frame(
-    word: ConnectionWord,
+    word: ConnectionKind,
     endpoint_id: [u8; ENDPOINT_ID_LEN],
     data: &[u8],
 ) -> Vec<u8> {
     let mut bytes = [0; CONNECTION_LEN_MAX];
     let len = ConnectionFrame {
-        word,
+        kind: word,
         endpoint_id,
         data,
     }
@@ -63,14 +63,14 @@ fn assert_dropped(caller: &mut TcpStream, server: &Server) {
 fn invalid_requests_are_dropped() {
     let server = Server::listening();
     let (_endpoint, id) = some_address();
-    let request = frame(ConnectionWord::Request, id, b"x");
+    let request = frame(ConnectionKind::Request, id, b"x");
     let mut too_long = request.clone();
     too_long[7] = 0xff;
     let words: [&[u8]; 6] = [
         b"GET / HTTP/1.0\r\n\r\n",
-        &frame(ConnectionWord::Accept, id, b""),
-        &frame(ConnectionWord::Reject, id, b""),
-        &frame(ConnectionWord::Request, [0xa5; ENDPOINT_ID_LEN], b""),
+        &frame(ConnectionKind::Accept, id, b""),
+        &frame(ConnectionKind::Reject, id, b""),
+        &frame(ConnectionKind::Request, [0xa5; ENDPOINT_ID_LEN], b""),
         &too_long,
         // Incomplete requests time out after some seconds.
         &request[..40],
@@ -128,7 +128,7 @@ pub(super) fn assert_shutdown(server: &Server, accepted: &Side) {
 fn excess_data_ends_the_connection() {
     let server = Server::listening();
     let (_endpoint, id) = some_address();
-    let request = frame(ConnectionWord::Request, id, b"");
+    let request = frame(ConnectionKind::Request, id, b"");
     for more in [&b"and now?"[..], b"P"] {
         let (mut caller, accepted) = accepted_caller(&server, &request);
         caller.write_all(more).unwrap();

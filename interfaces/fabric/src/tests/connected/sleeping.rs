@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use portolan_wire::ConnectionWord;
+use portolan_wire::ConnectionKind;
 
 use super::harness::{Server, Side, wait_fd};
 use super::hostile::{accepted_caller, assert_shutdown, frame, some_address};

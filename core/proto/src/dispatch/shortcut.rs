@@ -61,64 +61,64 @@ impl Admitted {
 /// Receive that waits without being posted. It takes the next message available in a frame. The
 /// caller has checked that nothing else [waits](Core::is_quiet).
 #[derive(Clone, Copy, Debug)]
-pub struct Want {
+pub struct WaitingRecv {
     /// Messages that it takes.
-    pub what: Wanted,
+    pub filter: RecvFilter,
     /// Length of the buffer in bytes.
     pub len: usize,
 }
 
-/// Messages that a [`Want`] takes.
+/// Messages that a [`WaitingRecv`] takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted {
+pub enum RecvFilter {
     /// Messages to this port, only from this peer if given.
     Port(PortId, Option<PeerId>),
     /// Messages with match bits.
     MatchBits(Selector),
 }
 
-impl Want {
+impl WaitingRecv {
     #[inline]
     fn takes(&self, to: PortId, from: PeerId, len: usize) -> bool {
-        match self.what {
-            Wanted::Port(port, source) => {
+        match self.filter {
+            RecvFilter::Port(port, source) => {
                 port == to && self.len >= len && source.is_none_or(|source| source == from)
             }
-            Wanted::MatchBits(_) => false,
+            RecvFilter::MatchBits(_) => false,
         }
     }
 
     #[inline]
     fn takes_tagged(&self, to: &MatchBits, from: PeerId, len: usize) -> bool {
-        match &self.what {
-            Wanted::Port(..) => false,
-            Wanted::MatchBits(selector) => {
+        match &self.filter {
+            RecvFilter::Port(..) => false,
+            RecvFilter::MatchBits(selector) => {
                 selector.space == to.space && self.len >= len && selector.takes(from, to.tag)
             }
         }
     }
 }
 
-/// Destination of a [`Whole`] message.
+/// Destination of a [`CompleteMessage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WholeDest {
+pub enum MessageDest {
     /// Handler of its port, in place.
     Handler,
     /// Buffer of this operation.
     Posted(OpId),
     /// The receive that waits without being posted.
-    Wanted,
+    Waiting,
     /// No receive yet; the core holds a copy until one takes it.
     Held,
 }
 
 /// Message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Whole {
+pub struct CompleteMessage {
     /// Port of the message.
     pub port: PortId,
     /// Destination.
-    pub dest: WholeDest,
+    pub dest: MessageDest,
     /// Offset of the payload in the frame.
     pub off: usize,
     /// Payload length in bytes.
@@ -129,7 +129,7 @@ pub struct Whole {
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged {
     /// Destination; never a handler.
-    pub dest: WholeDest,
+    pub dest: MessageDest,
     /// Match bits of the message.
     pub match_bits: MatchBits,
     /// Offset of the payload in the frame.
@@ -174,11 +174,11 @@ impl Core {
     /// Returns true if nothing waits where a message would be matched: neither a receive nor a
     /// message, at an open port or with match bits.
     #[inline]
-    pub fn is_quiet(&mut self, wanted: &Wanted) -> bool {
+    pub fn is_quiet(&mut self, filter: &RecvFilter) -> bool {
         let matching = &mut self.sh.matching;
-        match wanted {
-            Wanted::Port(port, _) => matching.port(*port).is_some_and(|port| port.is_quiet()),
-            Wanted::MatchBits(selector) => matching.lists().is_quiet(selector.space),
+        match filter {
+            RecvFilter::Port(port, _) => matching.port(*port).is_some_and(|port| port.is_quiet()),
+            RecvFilter::MatchBits(selector) => matching.lists().is_quiet(selector.space),
         }
     }
 
@@ -194,40 +194,40 @@ impl Core {
     /// Takes the next message of an admitted frame, if it is the next of its lane and fits a
     /// buffer. `head` is the argument that was passed to [`Core::admit`].
     #[inline]
-    pub fn take_whole(
+    pub fn take_message(
         &mut self,
         frame: &mut Admitted,
         head: &[u8],
-        want: Option<&Want>,
-    ) -> Option<Whole> {
+        recv: Option<&WaitingRecv>,
+    ) -> Option<CompleteMessage> {
         let Some(message) = Message::peek(head.get(frame.at..)?) else {
-            if let Some(want) = want {
-                self.await_assembled(frame, head, want);
+            if let Some(recv) = recv {
+                self.await_assembled(frame, head, recv);
             }
             return None;
         };
         let len = usize::from(message.len);
         if message.best_effort {
-            return self.take_best_effort(frame, head, &message, want?);
+            return self.take_best_effort(frame, head, &message, recv?);
         }
         let (port, from, lane) = (PortId::of(&message), frame.from, message.lane);
         let find = |matching: &mut Matching| {
             let found = matching.port(port)?;
             match found.find_fitting(from, len as u64) {
-                Match::InPlace => Some(WholeDest::Handler),
-                Match::Posted(posted) => Some(WholeDest::Posted(posted.op)),
+                Match::InPlace => Some(MessageDest::Handler),
+                Match::Posted(posted) => Some(MessageDest::Posted(posted.op)),
                 Match::Nothing
-                    if want.is_some_and(|want| want.takes(port, from, len)) && found.is_quiet() =>
+                    if recv.is_some_and(|recv| recv.takes(port, from, len)) && found.is_quiet() =>
                 {
-                    Some(WholeDest::Wanted)
+                    Some(MessageDest::Waiting)
                 }
-                Match::Nothing => found.must_hold(from, lane).then_some(WholeDest::Held),
+                Match::Nothing => found.must_hold(from, lane).then_some(MessageDest::Held),
                 Match::Discarded => None,
             }
         };
         let (dest, Range { start: off, .. }) =
             self.take(frame, head, &message, MESSAGE_LEN, find)?;
-        Some(Whole {
+        Some(CompleteMessage {
             port,
             dest,
             off,
@@ -235,13 +235,14 @@ impl Core {
         })
     }
 
-    /// Takes the next message of an admitted frame like [`Core::take_whole`], for tagged messages.
+    /// Takes the next message of an admitted frame like [`Core::take_message`], for tagged
+    /// messages.
     #[inline]
     pub fn take_tagged(
         &mut self,
         frame: &mut Admitted,
         head: &[u8],
-        want: Option<&Want>,
+        recv: Option<&WaitingRecv>,
     ) -> Option<Tagged> {
         let message = Message::peek_tagged(head.get(frame.at..)?)?;
         let match_bits = message.match_bits?;
@@ -253,14 +254,14 @@ impl Core {
             }
             let lists = matching.lists();
             match lists.take_fitting(from, &match_bits, len) {
-                Fitting::Taken(op) => return Some(WholeDest::Posted(op)),
+                Fitting::Taken(op) => return Some(MessageDest::Posted(op)),
                 Fitting::Unfit => return None,
                 Fitting::Nothing => {}
             }
-            let is_wanted = want.is_some_and(|want| want.takes_tagged(&match_bits, from, len));
-            match is_wanted && lists.is_quiet(match_bits.space) {
-                true => Some(WholeDest::Wanted),
-                false => (!is_closing).then_some(WholeDest::Held),
+            let is_awaited = recv.is_some_and(|recv| recv.takes_tagged(&match_bits, from, len));
+            match is_awaited && lists.is_quiet(match_bits.space) {
+                true => Some(MessageDest::Waiting),
+                false => (!is_closing).then_some(MessageDest::Held),
             }
         };
         let header_len = message.header_len();
@@ -283,8 +284,8 @@ impl Core {
         head: &[u8],
         message: &Message,
         header_len: usize,
-        find: impl FnOnce(&mut Matching) -> Option<WholeDest>,
-    ) -> Option<(WholeDest, Range<usize>)> {
+        find: impl FnOnce(&mut Matching) -> Option<MessageDest>,
+    ) -> Option<(MessageDest, Range<usize>)> {
         let payload = frame.payload(head, header_len, usize::from(message.len))?;
         if !frame.reliable {
             return None;
@@ -296,7 +297,7 @@ impl Core {
         }
         let dest = find(&mut self.sh.matching)?;
         frame.at = payload.end;
-        if dest == WholeDest::Held {
+        if dest == MessageDest::Held {
             self.hold(frame.from, message, &head[payload.clone()]);
             return Some((dest, payload));
         }
@@ -327,14 +328,14 @@ impl Core {
     /// Records that a waiting receive would take the best-effort message whose part is next. Such a
     /// receive counts as a buffer, whether it is posted or not.
     #[cold]
-    fn await_assembled(&mut self, frame: &Admitted, head: &[u8], want: &Want) {
+    fn await_assembled(&mut self, frame: &Admitted, head: &[u8], recv: &WaitingRecv) {
         let part = head.get(frame.at..).and_then(BestEffortPart::peek);
         let Some(part) = part.filter(|part| {
             let port = PortId {
                 number: part.port,
                 system: part.system,
             };
-            want.takes(port, frame.from, part.message_len as usize)
+            recv.takes(port, frame.from, part.message_len as usize)
         }) else {
             return;
         };
@@ -343,7 +344,7 @@ impl Core {
         }
     }
 
-    /// Takes a best-effort message like [`Core::take_whole`], but only for a receive that
+    /// Takes a best-effort message like [`Core::take_message`], but only for a receive that
     /// waits without being posted: the message would find no buffer. All other best-effort messages
     /// are delivered by an event.
     #[cold]
@@ -352,13 +353,13 @@ impl Core {
         frame: &mut Admitted,
         head: &[u8],
         message: &Message,
-        want: &Want,
-    ) -> Option<Whole> {
+        recv: &WaitingRecv,
+    ) -> Option<CompleteMessage> {
         let (port, len) = (PortId::of(message), usize::from(message.len));
         let payload = frame.payload(head, MESSAGE_LEN, len)?;
         let found = self.sh.matching.port(port)?;
-        let is_wanted = want.takes(port, frame.from, len);
-        if !is_wanted || !found.is(PortMode::Posted) || !found.is_quiet() {
+        let is_awaited = recv.takes(port, frame.from, len);
+        if !is_awaited || !found.is(PortMode::Posted) || !found.is_quiet() {
             return None;
         }
         let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
@@ -366,9 +367,9 @@ impl Core {
         lanes.note_best_effort(&mut self.sh.ctx, message).ok()?;
         frame.at = payload.end;
         self.sh.ctx.count_received(len as u64);
-        Some(Whole {
+        Some(CompleteMessage {
             port,
-            dest: WholeDest::Wanted,
+            dest: MessageDest::Waiting,
             off: payload.start,
             len,
         })

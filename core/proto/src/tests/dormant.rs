@@ -54,8 +54,8 @@ fn exchange(pair: &mut Pair, from: usize, round: u8) {
     }
     pair.run(LONG);
     let got: Vec<_> = pair.ends[1 - from].got.drain(..).collect();
-    let lens = |wanted| {
-        let of_lane = got.iter().filter(move |one| one.lane == wanted);
+    let lens = |lane| {
+        let of_lane = got.iter().filter(move |one| one.lane == lane);
         of_lane.map(|one| one.bytes.len()).collect::<Vec<_>>()
     };
     assert_eq!(lens(LaneId::Low), [8, 20_000, 200_000]);
@@ -67,7 +67,7 @@ fn exchange(pair: &mut Pair, from: usize, round: u8) {
 }
 
 #[test]
-fn quiet_peers_rest_and_go_on_where_they_were() {
+fn quiet_peers_become_dormant_and_resume() {
     let mut pair = pair();
     assert_eq!(resting(&pair), [0, 0]);
     for round in 0..40 {
@@ -83,7 +83,7 @@ fn quiet_peers_rest_and_go_on_where_they_were() {
 }
 
 #[test]
-fn what_is_asked_of_a_resting_peer_is_what_was_true_before() {
+fn dormant_peer_reports_its_last_status() {
     let mut pair = pair();
     exchange(&mut pair, 0, 1);
     let core = &mut pair.ends[0].core;
@@ -92,7 +92,7 @@ fn what_is_asked_of_a_resting_peer_is_what_was_true_before() {
             core.peer_status(B),
             LinkId::ALL.map(|link| core.path_status(B, link)),
             LaneId::ALL.map(|lane| core.credit(B, lane)),
-            core.last_heard(B),
+            core.last_seen(B),
             core.session_ids(B),
         )
     };
@@ -107,7 +107,7 @@ fn what_is_asked_of_a_resting_peer_is_what_was_true_before() {
 
 // P2.4
 #[test]
-fn a_resting_peer_that_starts_anew_is_met_anew() {
+fn restarted_dormant_peer_opens_a_new_session() {
     let mut pair = pair();
     exchange(&mut pair, 0, 1);
     let mut fresh = End::new(1, NETWORK, 300);
@@ -132,7 +132,7 @@ fn a_resting_peer_that_starts_anew_is_met_anew() {
 
 // P2.3
 #[test]
-fn a_wrong_token_wakes_nobody() {
+fn wrong_token_revives_no_peer() {
     let mut pair = pair();
     exchange(&mut pair, 0, 1);
     let mut frame = [0; 24];
@@ -152,7 +152,7 @@ fn a_wrong_token_wakes_nobody() {
 }
 
 #[test]
-fn a_peer_whose_message_is_unread_does_not_rest() {
+fn peer_with_unread_message_stays_active() {
     let mut pair = Pair::new(NETWORK, 1);
     pair.run(Duration::from_millis(100));
     pair.ends[1].core.open_port(PORT, PortMode::Posted);
@@ -168,7 +168,7 @@ fn a_peer_whose_message_is_unread_does_not_rest() {
 }
 
 #[test]
-fn a_peer_on_shared_memory_does_not_rest() {
+fn shared_memory_peer_stays_active() {
     let mut pair = Pair::new(&[LinkId::SHM], 1);
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
     pair.run(Duration::from_millis(100));

@@ -54,14 +54,14 @@ fn check_empty(pair: &Pair) {
 }
 
 #[test]
-fn lone_messages_arrive_and_their_acknowledgements_are_piggybacked() {
+fn single_messages_arrive_and_acks_are_piggybacked() {
     for wants in [[false, false], [true, true]] {
         let mut pair = up(&[LinkId::UDP], wants);
-        let (acks, frames) = (pair.lone_acks, pair.ends[0].core.counters().frames_sent);
+        let (acks, frames) = (pair.single_acks, pair.ends[0].core.counters().frames_sent);
         for round in 0..50_u8 {
-            pair.send_lone(0, &LOW, &[round; 64]);
+            pair.send_single(0, &LOW, &[round; 64]);
             pair.run(Duration::from_micros(10));
-            pair.send_lone(1, &HIGH, &[round; 9]);
+            pair.send_single(1, &HIGH, &[round; 9]);
             pair.run(Duration::from_micros(10));
         }
         assert_eq!(pair.ends[0].core.counters().frames_sent, frames + 50);
@@ -72,18 +72,22 @@ fn lone_messages_arrive_and_their_acknowledgements_are_piggybacked() {
             (0..50).map(|byte| [byte; 9]).collect::<Vec<_>>()
         );
         // Only the last one of end 1 was acknowledged by a frame without a message.
-        assert_eq!(pair.lone_acks, acks + 1, "the harness takes those in front");
+        assert_eq!(
+            pair.single_acks,
+            acks + 1,
+            "the harness takes those in front"
+        );
         assert_eq!(pair.summed > 0, wants[0], "sums that the core puts there");
         check_empty(&pair);
     }
 }
 
 #[test]
-fn a_lone_message_whose_frame_is_lost_is_sent_again() {
+fn lost_single_message_is_retransmitted() {
     for wants in [[false, false], [true, true]] {
         let mut pair = up(&[LinkId::UDP], wants);
         pair.faults.drop = 1.0;
-        pair.send_lone(0, &LOW, b"first");
+        pair.send_single(0, &LOW, b"first");
         pair.faults.drop = 0.0;
         assert_eq!(pair.ends[0].core.left(), Left::Unacknowledged);
         pair.run(Duration::from_millis(100));
@@ -96,7 +100,7 @@ fn a_lone_message_whose_frame_is_lost_is_sent_again() {
 /// With loss, duplication and reordering in both directions, each message arrives once and in
 /// order.
 #[test]
-fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
+fn single_messages_over_a_faulty_link_arrive_once_in_order() {
     let mut pair = up(&[LinkId::UDP, LinkId::PACKET], [true, false]);
     pair.faults = Faults {
         drop: 0.1,
@@ -106,13 +110,13 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
     };
     // One frame, and several.
     const LENS: [usize; 4] = [1, 100, 1000, 4000];
-    let mut lone = 0;
+    let mut single = 0;
     for round in 0..400_u32 {
         for from in [0, 1] {
             let bytes = round.to_le_bytes();
             let bytes = bytes.repeat(LENS[round as usize % LENS.len()]);
-            match pair.try_send_lone(from, &LOW, &bytes) {
-                true => lone += 1,
+            match pair.try_send_single(from, &LOW, &bytes) {
+                true => single += 1,
                 false => pair.ends[from].send([B, A][from], &LOW, &bytes).unwrap(),
             }
         }
@@ -120,7 +124,7 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
     }
     pair.faults = Faults::default();
     pair.run(Duration::from_secs(2));
-    assert!(lone > 200, "{lone} of 800 found the way open");
+    assert!(single > 200, "{single} of 800 used the shortcut");
     let sent = (0..400_u32).map(|round| {
         let len = LENS[round as usize % LENS.len()];
         round.to_le_bytes().repeat(len)
@@ -134,15 +138,15 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
 
 /// Returns true if the shortcut applies to a message of `len` bytes to end 1.
 fn may_send(core: &Core, spec: &SendSpec, len: usize) -> bool {
-    core.lone(B, spec, &[0; 64 * 1024 + 1][..len]).is_some()
+    core.single(B, spec, &[0; 64 * 1024 + 1][..len]).is_some()
 }
 
 #[test]
-fn a_lone_frame_that_the_link_refused_leaves_later() {
+fn refused_single_frame_is_sent_later() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let core = &mut pair.ends[0].core;
-    let lone = core.lone(B, &LOW, b"refused").unwrap();
-    assert!(core.send_lone(pair.now, &lone).is_some());
+    let single = core.single(B, &LOW, b"refused").unwrap();
+    assert!(core.send_single(pair.now, &single).is_some());
     core.transmit_refused();
     assert!(!may_send(&pair.ends[0].core, &LOW, 7), "the link is full");
     pair.ends[0].core.link_ready(LinkId::UDP);
@@ -152,7 +156,7 @@ fn a_lone_frame_that_the_link_refused_leaves_later() {
 }
 
 #[test]
-fn the_way_is_closed_where_something_waits_or_does_not_fit() {
+fn shortcut_is_unavailable_when_queued_or_too_long() {
     let pair = Pair::new(&[LinkId::UDP], 3);
     assert!(!may_send(&pair.ends[0].core, &LOW, 8), "no session yet");
     let mut pair = up(&[LinkId::UDP], [false, false]);
@@ -178,12 +182,12 @@ fn the_way_is_closed_where_something_waits_or_does_not_fit() {
 }
 
 #[test]
-fn the_way_is_closed_while_the_window_is_full() {
+fn shortcut_is_unavailable_while_the_window_is_full() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     pair.deaf = Some((1, LinkId::UDP));
     let mut sent = 0;
     while may_send(&pair.ends[0].core, &LOW, 8) {
-        pair.send_lone(0, &LOW, &[7; 8]);
+        pair.send_single(0, &LOW, &[7; 8]);
         sent += 1;
         assert!(sent <= 10_000, "there is a window");
     }
@@ -197,24 +201,24 @@ fn the_way_is_closed_while_the_window_is_full() {
 
 /// One of two frames in flight is acknowledged by the general rules.
 #[test]
-fn the_acknowledgement_of_one_of_two_frames_is_left_to_the_general_way() {
+fn partial_acknowledgement_takes_the_general_path() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
-    let acks = pair.lone_acks;
-    pair.send_lone(0, &LOW, b"one");
+    let acks = pair.single_acks;
+    pair.send_single(0, &LOW, b"one");
     pair.run(Duration::from_micros(50));
     // The acknowledgement of the first is in flight.
-    pair.send_lone(0, &LOW, b"two");
+    pair.send_single(0, &LOW, b"two");
     pair.run(Duration::from_micros(8));
-    assert_eq!(pair.lone_acks, acks);
+    assert_eq!(pair.single_acks, acks);
     pair.run(SOON);
-    assert_eq!((got(&pair, 1).len(), pair.lone_acks), (2, acks + 1));
+    assert_eq!((got(&pair, 1).len(), pair.single_acks), (2, acks + 1));
     check_empty(&pair);
 }
 
 /// A message of several frames that arrive together is copied directly to the receive that waits
 /// for it.
 #[test]
-fn a_message_of_several_frames_leaves_with_one_call_and_is_copied_once() {
+fn multi_frame_message_uses_one_call_and_one_copy() {
     for wants in [[false, false], [true, true]] {
         let mut pair = up(&[LinkId::UDP], wants);
         pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
@@ -222,7 +226,7 @@ fn a_message_of_several_frames_leaves_with_one_call_and_is_copied_once() {
             let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
             pair.ends[1].post(TAKEN, len, Some(A));
             let runs = pair.runs_taken;
-            pair.send_lone(0, &TO_TAKEN, &bytes);
+            pair.send_single(0, &TO_TAKEN, &bytes);
             pair.run(SOON);
             assert_eq!(got(&pair, 1), [&bytes[..]], "{len}");
             assert!(pair.runs_taken > runs, "{len}");
@@ -234,14 +238,14 @@ fn a_message_of_several_frames_leaves_with_one_call_and_is_copied_once() {
 }
 
 #[test]
-fn what_the_window_keeps_back_of_a_long_message_follows() {
+fn window_limited_remainder_follows() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     for (end, peer) in [(0, B), (1, A)] {
         let paths = pair.ends[end].core.peer_mut(peer).paths_mut();
         paths.get_mut(LinkId::UDP).unwrap().set_windows(8);
     }
     let bytes: Vec<u8> = (0..=252).cycle().take(40_000).collect();
-    pair.send_lone(0, &LOW, &bytes);
+    pair.send_single(0, &LOW, &bytes);
     assert_eq!(pair.ends[0].core.left(), Left::Unsent);
     pair.run(SOON);
     assert_eq!(got(&pair, 1), [&bytes[..]]);
@@ -251,13 +255,13 @@ fn what_the_window_keeps_back_of_a_long_message_follows() {
 /// If a frame of a run is lost, the others gather, and the message goes to its buffer when it is
 /// complete.
 #[test]
-fn a_run_with_a_hole_gathers_until_it_is_whole() {
+fn run_with_a_gap_is_reassembled() {
     let mut pair = up(&[LinkId::UDP], [true, true]);
     pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
     let bytes: Vec<u8> = (0..=248).cycle().take(20_000).collect();
     pair.ends[1].post(TAKEN, 20_000, None);
     pair.swallow = Some(bytes[9000..9040].to_vec());
-    pair.send_lone(0, &TO_TAKEN, &bytes);
+    pair.send_single(0, &TO_TAKEN, &bytes);
     pair.run(Duration::from_micros(100));
     assert!(pair.ends[1].got.is_empty());
     pair.swallow = None;
@@ -269,8 +273,8 @@ fn a_run_with_a_hole_gathers_until_it_is_whole() {
 /// Returns the frames of a message of `len` bytes from end 0, which were sent and have not arrived.
 fn frames_of(pair: &mut Pair, spec: &SendSpec, len: usize) -> Vec<Vec<u8>> {
     let core = &mut pair.ends[0].core;
-    let lone = core.lone(B, spec, &[7; 60_000][..len]).unwrap();
-    let mut frames = core.send_lone(pair.now, &lone).unwrap().frames(&[]);
+    let single = core.single(B, spec, &[7; 60_000][..len]).unwrap();
+    let mut frames = core.send_single(pair.now, &single).unwrap().frames(&[]);
     while let Some(more) = core.poll_transmit(pair.now) {
         frames.extend(more.frames(&[]));
     }
@@ -279,12 +283,12 @@ fn frames_of(pair: &mut Pair, spec: &SendSpec, len: usize) -> Vec<Vec<u8>> {
 
 /// The sender's window waits for the acknowledgement, whatever the time is.
 #[test]
-fn an_acknowledgement_that_is_due_after_a_run_leaves_at_once() {
+fn due_acknowledgement_after_a_run_is_sent_at_once() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
     let mut frame_count = 0;
     while frame_count < 64 {
-        assert!(!pair.ends[1].core.wants_transmit(), "{frame_count} frames");
+        assert!(!pair.ends[1].core.needs_transmit(), "{frame_count} frames");
         let frames = frames_of(&mut pair, &TO_TAKEN, 40_000);
         pair.ends[1].post(TAKEN, 40_000, None);
         let datagrams = frames.iter().map(Vec::as_slice);
@@ -294,26 +298,26 @@ fn an_acknowledgement_that_is_due_after_a_run_leaves_at_once() {
         frame_count += run.count;
         pair.ends[1].drain(&[]);
     }
-    assert!(pair.ends[1].core.wants_transmit());
+    assert!(pair.ends[1].core.needs_transmit());
 }
 
 /// If a program computes after a receive, the acknowledgement is left to the thread that makes
 /// progress for it.
 #[test]
-fn an_acknowledgement_that_is_owed_is_left_to_carry_on() {
+fn delayed_acknowledgement_is_pending_work() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let frames = frames_of(&mut pair, &LOW, 8);
     let core = &mut pair.ends[1].core;
     assert_eq!(core.left(), Left::Nothing);
     let mut admitted = core.admit(pair.now, LinkId::UDP, &frames[0]).unwrap();
-    assert!(core.take_whole(&mut admitted, &frames[0], None).is_some());
+    assert!(core.take_message(&mut admitted, &frames[0], None).is_some());
     assert!(admitted.is_done());
     assert_eq!(core.left(), Left::Unacknowledged);
 }
 
 /// A message length sent by a peer is bounded before it is used.
 #[test]
-fn a_run_of_a_message_of_impossible_length_is_dropped() {
+fn run_with_impossible_length_is_dropped() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
     pair.ends[1].post(TAKEN, 60_000, None);

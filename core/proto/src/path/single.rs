@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shortcuts for a lone message: its frame, and the acknowledgement of everything in flight. A
+//! Shortcuts for a single message: its frame, and the acknowledgement of everything in flight. A
 //! ping-pong consists of these. Both do the same as the general code (`outgoing`, `loss`) without
 //! checks for what cannot occur.
 
@@ -23,7 +23,7 @@ impl Path {
     /// Numbers a frame of `len` bytes and writes its header. The frame follows [`Path::front_len`]
     /// bytes for its checksum in the buffer.
     #[inline]
-    pub(crate) fn seal_lone(
+    pub(crate) fn seal_single(
         &mut self,
         now: Instant,
         slots: &mut SlotPool,
@@ -50,7 +50,7 @@ impl Path {
 
     /// Writes and numbers the frames of a message [cut](Path::cut) in this way, with `tail` after
     /// the last part.
-    pub(crate) fn seal_lone_run(
+    pub(crate) fn seal_single_run(
         &mut self,
         now: Instant,
         slots: &mut SlotPool,

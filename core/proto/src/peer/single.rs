@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lone messages: with nothing queued before them, they leave at once in frames of their own.
+//! Single messages: with nothing queued before them, they leave at once in frames of their own.
 
 use super::Peer;
 use crate::base::context::Context;
@@ -13,10 +13,10 @@ use crate::shared::Shared;
 use crate::{Instant, Left, LinkId, PeerId, SendSpec};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment};
 
-/// Message that may be sent immediately, as determined by [`crate::Core::lone`]. Valid until that
+/// Message that may be sent immediately, as determined by [`crate::Core::single`]. Valid until that
 /// peer's state changes.
 #[derive(Clone, Copy, Debug)]
-pub struct Lone<'a> {
+pub struct Single<'a> {
     peer: PeerId,
     spec: &'a SendSpec,
     bytes: &'a [u8],
@@ -24,7 +24,7 @@ pub struct Lone<'a> {
     is_run: bool,
 }
 
-impl Lone<'_> {
+impl Single<'_> {
     /// Returns the destination.
     #[inline]
     pub(crate) fn peer(&self) -> PeerId {
@@ -36,30 +36,30 @@ impl Peer {
     /// Returns a message that may be sent immediately in numbered frames: an eager message with
     /// nothing waiting before it. `P4.5`, `P4.10`
     #[inline]
-    pub(crate) fn lone<'a>(
+    pub(crate) fn single<'a>(
         &self,
         ctx: &Context,
         spec: &'a SendSpec,
         bytes: &'a [u8],
-    ) -> Option<Lone<'a>> {
+    ) -> Option<Single<'a>> {
         let len = bytes.len();
         let path = self.paths.small_path()?;
         let is_free = |path: &Path| path.is_free() && !self.session.has_handshake(path.link());
         let is_run = !path.fits_shared(spec.header_len() + len);
-        let goes = match is_run {
+        let fits = match is_run {
             false => is_free(path),
             true => {
                 let run_path = self.paths.run_path(ctx, len);
                 len <= ctx.eager_len_max(false) && run_path.is_some_and(is_free)
             }
         };
-        let may = goes
+        let may = fits
             && self.is_open()
             && !spec.best_effort
             && !self.has_control()
             && !self.is_starved()
             && self.lanes.has_credit(spec.lane, charge(len));
-        may.then_some(Lone {
+        may.then_some(Single {
             peer: self.id,
             spec,
             bytes,
@@ -70,28 +70,28 @@ impl Peer {
     /// Accepts such a message and returns the frames to send now. If it fills several frames, some
     /// may wait for the window. Acknowledgements are piggybacked.
     #[inline]
-    pub(crate) fn send_lone(
+    pub(crate) fn send_single(
         &mut self,
         now: Instant,
         sh: &mut Shared,
-        lone: &Lone<'_>,
+        single: &Single<'_>,
     ) -> Option<Outgoing> {
         debug_assert!(
-            self.lone(&sh.ctx, lone.spec, lone.bytes).is_some(),
-            "something has changed since it was asked"
+            self.single(&sh.ctx, single.spec, single.bytes).is_some(),
+            "the core has changed since the check"
         );
-        match lone.is_run {
-            false => self.send_lone_frame(now, sh, lone),
-            true => self.send_lone_run(now, sh, lone),
+        match single.is_run {
+            false => self.send_single_frame(now, sh, single),
+            true => self.send_single_run(now, sh, single),
         }
     }
 
     /// Sends a message of several frames. They leave in one call, as far as the window allows.
-    fn send_lone_run(
+    fn send_single_run(
         &mut self,
         now: Instant,
         sh: &mut Shared,
-        &Lone { spec, bytes, .. }: &Lone<'_>,
+        &Single { spec, bytes, .. }: &Single<'_>,
     ) -> Option<Outgoing> {
         let len = bytes.len();
         let path = self.paths.run_path_mut(&sh.ctx, len)?;
@@ -109,7 +109,7 @@ impl Peer {
             path.stage_run(&mut sh.slots, &fragment, len, batch_len)
                 .push(bytes);
             let batch = self.next_batch(now, sh, link);
-            return Some(batch.expect("a run waits, alone, and the window has room"));
+            return Some(batch.expect("only this run waits, and the window has room"));
         }
         let mut tail = [0; ACK_ROOM];
         let room = cut.room_in_last().min(tail.len());
@@ -119,7 +119,7 @@ impl Peer {
         self.ack_waited = self.paths.ack_is_due(now);
         let session = self.session.token_theirs();
         let path = self.paths.get_mut(link)?;
-        Some(path.seal_lone_run(
+        Some(path.seal_single_run(
             now,
             &mut sh.slots,
             session,
@@ -130,11 +130,11 @@ impl Peer {
 
     /// Sends a message in a frame of its own.
     #[inline]
-    fn send_lone_frame(
+    fn send_single_frame(
         &mut self,
         now: Instant,
         sh: &mut Shared,
-        &Lone { spec, bytes, .. }: &Lone<'_>,
+        &Single { spec, bytes, .. }: &Single<'_>,
     ) -> Option<Outgoing> {
         let len = u16::try_from(bytes.len()).ok()?;
         let path = self.paths.small_path()?;
@@ -154,7 +154,7 @@ impl Peer {
         let session = self.session.token_theirs();
         let path = self.paths.small_mut()?;
         let frame = (slot, end - front_len);
-        Some(path.seal_lone(now, &mut sh.slots, session, frame))
+        Some(path.seal_single(now, &mut sh.slots, session, frame))
     }
 
     /// Returns true if anything waits to be sent on `link`, or did not fit the frames just sent.

@@ -1,33 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shortcut for a lone message between hosts: from the caller's memory into frames that are sent
+//! Shortcut for a single message between hosts: from the caller's memory into frames that are sent
 //! immediately, past the queues; and for its acknowledgement.
 //!
 //! Like all shortcuts, it changes nothing if it does not apply.
 
 use super::list;
-use crate::peer::lone::Lone;
+use crate::peer::single::Single;
 use crate::{Admitted, Core, Instant, LinkId, PeerId, SendSpec, Transmit};
 use portolan_wire::{ACK_FIXED_LEN, Ack};
 
 impl Core {
-    /// Returns a message that may be sent now with [`Core::send_lone`]. Its session is open, on a
+    /// Returns a message that may be sent now with [`Core::send_single`]. Its session is open, on a
     /// network, and nothing waits there before it.
     #[inline]
     #[must_use]
-    pub fn lone<'a>(&self, peer: PeerId, spec: &'a SendSpec, bytes: &'a [u8]) -> Option<Lone<'a>> {
+    pub fn single<'a>(
+        &self,
+        peer: PeerId,
+        spec: &'a SendSpec,
+        bytes: &'a [u8],
+    ) -> Option<Single<'a>> {
         let peer = self.peers.get(peer.index()).and_then(Option::as_deref)?;
-        peer.lone(&self.sh.ctx, spec, bytes)
+        peer.single(&self.sh.ctx, spec, bytes)
     }
 
-    /// Accepts a message that [may](Core::lone) be sent now, if the core was not changed since, and
-    /// returns its frames: as many as the window and a call take. The outcome is reported as for
-    /// [`Core::poll_transmit`].
+    /// Accepts a message that [may](Core::single) be sent now, if the core was not changed since,
+    /// and returns its frames: as many as the window and a call take. The outcome is reported as
+    /// for [`Core::poll_transmit`].
     #[inline]
-    pub fn send_lone(&mut self, now: Instant, lone: &Lone<'_>) -> Option<Transmit<'_>> {
+    pub fn send_single(&mut self, now: Instant, single: &Single<'_>) -> Option<Transmit<'_>> {
         self.release_sent();
-        let peer = lone.peer();
+        let peer = single.peer();
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
-        let outgoing = state.send_lone(now, &mut self.sh, lone)?;
+        let outgoing = state.send_single(now, &mut self.sh, single)?;
         let counters = self.sh.ctx.counters_mut();
         counters.messages_sent += 1;
         counters.frames_sent += 1;
