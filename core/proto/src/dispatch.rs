@@ -28,8 +28,8 @@ use crate::peer::dormant::DormantPeer;
 use crate::session::{Entropy, SessionState};
 use crate::shared::Shared;
 use crate::{
-    Address, Choice, Config, Counters, CreditStatus, Data, Event, HeldId, Instant, Left, LinkId,
-    LinkParams, OpError, OpId, PathStatus, PeerId, PeerStatus, PortId, PortMode,
+    Address, Choice, Config, Counters, CreditStatus, Data, Event, HeldId, Instant, LinkId,
+    LinkParams, OpError, OpId, PathStatus, PeerId, PeerStatus, PendingWork, PortId, PortMode,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -52,30 +52,30 @@ pub struct Core {
     /// Last transmit returned. The engine's next call determines its outcome.
     sent: Option<(PeerId, Outgoing)>,
     /// Number of peers with frames or acknowledgements left, as of their last check.
-    left_counts: LeftCounts,
+    pending_counts: PendingCounts,
 }
 
 /// Number of peers with work left, and of those with frames or records to send.
 #[derive(Debug, Default)]
-struct LeftCounts {
+struct PendingCounts {
     any: usize,
     unsent: usize,
 }
 
-impl LeftCounts {
+impl PendingCounts {
     /// Updates the counts after the work left for one peer changed.
     #[inline]
-    fn update(&mut self, change: Option<(Left, Left)>) {
+    fn update(&mut self, change: Option<(PendingWork, PendingWork)>) {
         let Some((was, now)) = change else {
             return;
         };
-        let differ = |count: &mut usize, least: Left| match (was >= least, now >= least) {
+        let differ = |count: &mut usize, least: PendingWork| match (was >= least, now >= least) {
             (false, true) => *count += 1,
             (true, false) => *count -= 1,
             _ => {}
         };
-        differ(&mut self.any, Left::Unacknowledged);
-        differ(&mut self.unsent, Left::Unsent);
+        differ(&mut self.any, PendingWork::Unacknowledged);
+        differ(&mut self.unsent, PendingWork::Unsent);
     }
 }
 
@@ -114,7 +114,7 @@ impl Core {
             timed: Vec::new(),
             sh: Shared::new(config),
             sent: None,
-            left_counts: LeftCounts::default(),
+            pending_counts: PendingCounts::default(),
         }
     }
 

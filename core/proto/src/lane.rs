@@ -105,7 +105,7 @@ pub(crate) enum State {
         error: Option<OpError>,
     },
     /// Waits for a receive, at its port or among the tagged messages.
-    Aside,
+    Unexpected,
     /// Continues as a transfer outside the lane, or has failed.
     Detached,
     /// Request for remote memory.
@@ -293,9 +293,9 @@ impl Lanes {
         rx.take_next(charge);
         rx.waiting += u64::from(charge);
         let Shared { matching, ctx, .. } = &mut *env.sh;
-        matching.put_aside(ctx, from, to, len as u64, true, Waiting::Held(held));
+        matching.queue_unexpected(ctx, from, to, len as u64, true, Waiting::Held(held));
         let free = deliver::credit_comes_back(env.sh, to);
-        self.on_aside(env, lane, charge, free);
+        self.on_unexpected(env, lane, charge, free);
         self.credit_due[lane.index()]
     }
 
@@ -418,7 +418,7 @@ impl Lanes {
             if rx.jobs_matched > 0 && !is_job || !match_entry(env, lane, entry) {
                 return;
             }
-            if matches!(entry.state, State::Aside) {
+            if matches!(entry.state, State::Unexpected) {
                 rx.waiting += u64::from(entry.charge);
             }
             let rx = &mut self.rx[lane.index()];
@@ -439,7 +439,7 @@ impl Lanes {
                 .and_then(Option::as_ref)
                 .map(|entry| &entry.state);
             let is_ready = match state {
-                Some(State::Ready { .. } | State::Aside | State::Detached) => true,
+                Some(State::Ready { .. } | State::Unexpected | State::Detached) => true,
                 Some(State::Remote(job)) => job.is_ready(),
                 _ => false,
             };
@@ -457,9 +457,9 @@ impl Lanes {
                 self.consume(env, lane, spent);
                 continue;
             }
-            if let State::Aside = entry.state {
+            if let State::Unexpected = entry.state {
                 let free = deliver::credit_comes_back(env.sh, &entry.to);
-                self.on_aside(env, lane, entry.charge, free);
+                self.on_unexpected(env, lane, entry.charge, free);
                 continue;
             }
             if let State::Ready { op, data, error } = entry.state {
@@ -482,7 +482,7 @@ impl Lanes {
 
 /// Returns the credit for which messages are held although memory is full. `P3.10`
 fn reserve(sh: &Shared) -> u32 {
-    match sh.held.left_len() > sh.ctx.limits().held_len_max {
+    match sh.held.orphaned_len() > sh.ctx.limits().held_len_max {
         true => 0,
         false => HELD_RESERVE,
     }
@@ -542,14 +542,14 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
                     env.sh.forget_held(&[held]);
                     State::Detached
                 }
-                Match::Nothing => put_aside(env, from, entry, Waiting::Held(held)),
+                Match::Nothing => queue_unexpected(env, from, entry, Waiting::Held(held)),
             };
         }
         &State::Request(announced) => return match_request(env, from, entry, announced),
         State::Placing { .. }
         | State::Transferring { .. }
         | State::Ready { .. }
-        | State::Aside
+        | State::Unexpected
         | State::Detached
         | State::Remote(_) => {}
     }
@@ -600,15 +600,22 @@ fn match_request(
             env.control.push_done(transfer, DoneStatus::Refused);
             State::Detached
         }
-        Match::Nothing | Match::InPlace => put_aside(env, from, entry, Waiting::Request(announced)),
+        Match::Nothing | Match::InPlace => {
+            queue_unexpected(env, from, entry, Waiting::Request(announced))
+        }
     };
     true
 }
 
 /// Queues a message until a receive takes it. `P4.7`
-fn put_aside(env: &mut Env<'_>, from: (PeerId, LaneId), entry: &Entry, what: Waiting) -> State {
+fn queue_unexpected(
+    env: &mut Env<'_>,
+    from: (PeerId, LaneId),
+    entry: &Entry,
+    what: Waiting,
+) -> State {
     let holds_credit = entry.charge > 0;
-    env.sh.matching.put_aside(
+    env.sh.matching.queue_unexpected(
         &mut env.sh.ctx,
         from,
         &entry.to,
@@ -616,5 +623,5 @@ fn put_aside(env: &mut Env<'_>, from: (PeerId, LaneId), entry: &Entry, what: Wai
         holds_credit,
         what,
     );
-    State::Aside
+    State::Unexpected
 }

@@ -63,7 +63,7 @@ pub use matching::port::TakenHeld;
 pub use mem::copy::copy;
 pub use mem::scratch::Payload;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
-pub use path::{Left, PathStatus};
+pub use path::{PathStatus, PendingWork};
 pub use peer::PeerStatus;
 pub use peer::single::Single;
 pub use portolan_wire::{ENDPOINT_ID_LEN, EndpointId, LaneId, MatchBits, Space};

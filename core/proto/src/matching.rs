@@ -237,7 +237,7 @@ impl Matching {
     }
 
     /// Queues a message until a receive takes it.
-    pub(crate) fn put_aside(
+    pub(crate) fn queue_unexpected(
         &mut self,
         ctx: &mut Context,
         (peer, lane): (PeerId, LaneId),
@@ -261,9 +261,9 @@ impl Matching {
                 if let Some(event) = port.first_unopened(*id, peer) {
                     ctx.emit(event);
                 }
-                port.put_aside((peer, lane), len, holds_credit, what);
+                port.queue_unexpected((peer, lane), len, holds_credit, what);
             }
-            Address::MatchBits(match_bits) => self.lists.put_aside(&Arrived {
+            Address::MatchBits(match_bits) => self.lists.queue_unexpected(&Arrived {
                 peer,
                 lane,
                 match_bits: *match_bits,

@@ -52,10 +52,10 @@ const CLOSED_MAX: usize = 64;
 
 /// Work that remains even if the program makes no further call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Left {
-    /// Nothing.
+pub enum PendingWork {
+    /// No work.
     #[default]
-    Nothing,
+    None,
     /// Frames in flight, one of which may be lost, or acknowledgements that the peer does not await
     /// yet. Only a timer can turn these into work.
     Unacknowledged,
@@ -535,13 +535,13 @@ impl Path {
 
     /// Returns the work left: frames waiting or in flight, or acknowledgements pending.
     #[inline]
-    pub(crate) fn left(&self) -> Left {
+    pub(crate) fn pending_work(&self) -> PendingWork {
         if self.has_waiting() {
-            return Left::Unsent;
+            return PendingWork::Unsent;
         }
         match self.has_unfinished() || self.rx.unacked_count() > 0 {
-            true => Left::Unacknowledged,
-            false => Left::Nothing,
+            true => PendingWork::Unacknowledged,
+            false => PendingWork::None,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::path::control::ControlQueue;
 use crate::path::{Path, Paths};
 use crate::session::SessionState;
 use crate::shared::Shared;
-use crate::{Cause, CreditStatus, Event, Instant, Left, LinkId, PathStatus, PeerId, PortId};
+use crate::{Cause, CreditStatus, Event, Instant, LinkId, PathStatus, PeerId, PendingWork, PortId};
 use core::time::Duration;
 use portolan_wire::LaneId;
 use stream::StreamState;
@@ -59,7 +59,7 @@ pub(crate) struct Peer {
     /// Set while in the queue of peers that may become dormant.
     watched: bool,
     /// Work left at the last check.
-    left: Left,
+    pending_work: PendingWork,
 }
 
 impl Peer {
@@ -77,7 +77,7 @@ impl Peer {
             queued: false,
             timed: false,
             watched: false,
-            left: Left::Nothing,
+            pending_work: PendingWork::None,
         }
     }
 
@@ -85,7 +85,7 @@ impl Peer {
     pub(crate) fn inherit(&mut self, old: &Peer) {
         (self.queued, self.timed) = (old.queued, old.timed);
         self.watched = old.watched;
-        self.left = old.left;
+        self.pending_work = old.pending_work;
     }
 
     #[inline]
@@ -249,22 +249,25 @@ impl Peer {
 
     /// Updates the work left. Returns the old and the new value if it changed.
     #[inline]
-    pub(crate) fn note_left(&mut self) -> Option<(Left, Left)> {
+    pub(crate) fn update_pending_work(&mut self) -> Option<(PendingWork, PendingWork)> {
         let left = match self.session.is_up() {
-            true => self.left_to_send(),
-            false => Left::Nothing,
+            true => self.pending_transmit(),
+            false => PendingWork::None,
         };
-        let was = core::mem::replace(&mut self.left, left);
+        let was = core::mem::replace(&mut self.pending_work, left);
         (was != left).then_some((was, left))
     }
 
     #[inline]
-    fn left_to_send(&self) -> Left {
+    fn pending_transmit(&self) -> PendingWork {
         let least = match self.control.is_empty() && self.send_queue.is_empty() {
-            true => Left::Nothing,
-            false => Left::Unsent,
+            true => PendingWork::None,
+            false => PendingWork::Unsent,
         };
-        self.paths.iter().map(Path::left).fold(least, Left::max)
+        self.paths
+            .iter()
+            .map(Path::pending_work)
+            .fold(least, PendingWork::max)
     }
 
     /// Checks whether the peer is held back by unexpected messages; see [`Lanes::check_held_back`].

@@ -62,7 +62,7 @@ const PROTO: Rules = Rules {
         "HelloIds",
         "Host",
         "LostFrame",
-        "Many",
+        "MultiRecv",
         "Moved",
         "OpenFrame",
         "Outgoing",

@@ -275,7 +275,7 @@ impl Node {
             self.core.handle_timeout(local);
             self.drain(cx, &[]);
         }
-        self.judge_peers(cx);
+        self.check_peers(cx);
         self.run_program(cx);
         self.flush_outboxes(cx);
         cost_ns += self.transmit(cx);

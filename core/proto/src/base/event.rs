@@ -177,7 +177,7 @@ pub enum Cause {
     /// It closed the session.
     Closed,
     /// It has run out of this resource, which the connection needed, and has reported that.
-    Starved(&'static str),
+    PeerOutOfResource(&'static str),
     /// This process has run out of this resource, which the connection needed.
     OutOfResource(&'static str),
     /// Another process has reported it as lost.
@@ -195,7 +195,7 @@ impl fmt::Display for Cause {
             Cause::Closed => {
                 f.write_str("it has closed the session, or has declared this process failed")
             }
-            Cause::Starved(what) => write!(f, "it has run out of {what}"),
+            Cause::PeerOutOfResource(what) => write!(f, "it has run out of {what}"),
             Cause::Reported => f.write_str("another process has reported it as lost"),
             Cause::OutOfResource(what) => write!(f, "this process has run out of {what}"),
         }

@@ -27,7 +27,7 @@ impl Core {
     }
 
     /// Makes the peers dormant that have been quiet.
-    pub(crate) fn retire_the_quiet(&mut self, now: Instant) {
+    pub(crate) fn retire_quiet_peers(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.awake.front()
             && now >= at
         {
@@ -48,7 +48,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
             return false;
         };
-        self.left_counts.update(peer.note_left());
+        self.pending_counts.update(peer.update_pending_work());
         let peer = &*peer;
         let quiet = now >= peer.last_used() + DORMANT_AFTER && peer.is_settled(self.sh.ctx.times());
         // Nothing outside the peer's own state waits for it or for its credit.

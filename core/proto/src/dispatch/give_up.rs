@@ -47,7 +47,7 @@ impl Core {
             return;
         };
         state.abandon_tx(&mut self.sh);
-        self.left_counts.update(state.note_left());
+        self.pending_counts.update(state.update_pending_work());
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         let mut remains = Remains::default();
         // From the oldest to the newest: a message at a port was put there after those its lane has

@@ -225,7 +225,7 @@ impl Core {
             sh,
             ready,
             timed,
-            left_counts,
+            pending_counts,
             ..
         } = self;
         let Some(Some(peer)) = peers.get_mut(from.index()) else {
@@ -259,7 +259,7 @@ impl Core {
         match path.on_numbered(now, (num, attempt), ack) {
             true => list(ready, timed, peer),
             false => {
-                left_counts.update(peer.note_unacknowledged());
+                pending_counts.update(peer.note_unacknowledged());
                 if peer.mark_timed() {
                     timed.push(from);
                 }
@@ -278,7 +278,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return;
         };
-        self.left_counts.update(peer.note_unacknowledged());
+        self.pending_counts.update(peer.note_unacknowledged());
         if peer.mark_timed() {
             self.timed.push(from);
         }

@@ -36,7 +36,7 @@ impl Core {
         let counters = self.sh.ctx.counters_mut();
         counters.messages_sent += 1;
         counters.frames_sent += 1;
-        self.left_counts.update(state.note_unacknowledged());
+        self.pending_counts.update(state.note_unacknowledged());
         match state.has_left(outgoing.link) {
             true => list(&mut self.ready, &mut self.timed, state),
             false if state.mark_timed() => self.timed.push(peer),
@@ -103,6 +103,6 @@ impl Core {
         if state.mark_timed() {
             self.timed.push(peer);
         }
-        self.left_counts.update(state.note_left());
+        self.pending_counts.update(state.update_pending_work());
     }
 }

@@ -2,7 +2,7 @@
 //! Receives by match bits: post, probe, claim and cancel (`P11`).
 
 use crate::base::request::{Announced, Request};
-use crate::matching::match_list::{Arrived, Claimed, Many};
+use crate::matching::match_list::{Arrived, Claimed, MultiRecv};
 use crate::matching::port::{Posted, Waiting};
 use crate::shared::Shared;
 use crate::{ClaimId, Core, Data, Envelope, Event, HeldId, OpError, OpId, PeerStatus, Selector};
@@ -61,7 +61,7 @@ impl Core {
     /// the rest of the buffer is truncated.
     pub fn post_many(&mut self, selector: &Selector, op: OpId, len: u64, free_min: u64) {
         let source = selector.source;
-        let many = Some(Many { at: 0, free_min });
+        let many = Some(MultiRecv { at: 0, free_min });
         // Posted first, it takes waiting messages like any other receive; no earlier receive
         // matches them.
         self.sh.matching.lists().post(

@@ -24,7 +24,7 @@ impl Core {
     /// Handles everything that is due: acknowledgements, retransmissions, handshakes. Events and
     /// transmits follow.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.retire_the_quiet(now);
+        self.retire_quiet_peers(now);
         self.check_shortage(now);
         let mut index = 0;
         while let Some(&id) = self.timed.get(index) {

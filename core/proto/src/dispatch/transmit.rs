@@ -2,7 +2,7 @@
 //! Transmission: returns frames to send, and handles their outcome.
 
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
-use crate::{Core, Instant, Left, LinkId, Payload, PeerId};
+use crate::{Core, Instant, LinkId, Payload, PeerId, PendingWork};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -135,7 +135,7 @@ impl Core {
             let Core {
                 peers,
                 sh,
-                left_counts,
+                pending_counts,
                 ..
             } = self;
             let peer = peers.get_mut(id.index()).and_then(Option::as_deref_mut);
@@ -149,7 +149,7 @@ impl Core {
                 if peer.is_starved() {
                     peer.wake_starved(sh);
                 }
-                left_counts.update(peer.note_left());
+                pending_counts.update(peer.update_pending_work());
             }
             self.ready.pop_front();
         }
@@ -175,24 +175,24 @@ impl Core {
     /// are polled.
     #[inline]
     #[must_use]
-    pub fn left(&self) -> Left {
-        if self.ready.is_empty() && self.left_counts.any == 0 {
-            return Left::Nothing;
+    pub fn pending_work(&self) -> PendingWork {
+        if self.ready.is_empty() && self.pending_counts.any == 0 {
+            return PendingWork::None;
         }
-        let waits = self.left_counts.unsent > 0
+        let waits = self.pending_counts.unsent > 0
             || self.sh.transfers.count() > 0
             || self.sh.remote.outstanding_count() > 0;
         match waits || self.has_urgent_tx() {
-            true => Left::Unsent,
-            false => Left::Unacknowledged,
+            true => PendingWork::Unsent,
+            false => PendingWork::Unacknowledged,
         }
     }
 
-    /// Checks every peer with a timer, so that [`Core::left`] is up to date.
-    pub fn refresh_left(&mut self) {
+    /// Checks every peer with a timer, so that [`Core::pending_work`] is up to date.
+    pub fn refresh_pending_work(&mut self) {
         for id in &self.timed {
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
-                self.left_counts.update(peer.note_left());
+                self.pending_counts.update(peer.update_pending_work());
             }
         }
     }

@@ -172,7 +172,7 @@ impl Lanes {
             Match::Posted(posted) => (Some(posted.op), OpError::truncated(len, posted.len)),
             Match::Nothing if is_awaited && matching.port(port).is_some_and(|p| p.is_quiet()) => {
                 let (ctx, to) = (&mut env.sh.ctx, port.into());
-                matching.put_aside(ctx, from, &to, len, false, Waiting::Held(held));
+                matching.queue_unexpected(ctx, from, &to, len, false, Waiting::Held(held));
                 return Ok(());
             }
             // P7.3

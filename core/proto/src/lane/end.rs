@@ -47,11 +47,11 @@ impl Lanes {
             if let (true, &State::Held(held)) = (keeps, &entry.state) {
                 // The failed peer needs no credit.
                 entry.charge = 0;
-                env.sh.held.leave(held);
+                env.sh.held.mark_orphaned(held);
                 match_entry(env, lane, &mut entry);
             }
             match entry.state {
-                State::Aside | State::Detached => {}
+                State::Unexpected | State::Detached => {}
                 State::Remote(job) if keeps && job.is_complete() => {
                     job.finish(&mut env.host(), 0);
                 }
@@ -86,7 +86,10 @@ impl State {
             }
             State::Placing { posted, .. } => remains.ops.push(posted.op),
             State::Remote(job) => job.end(remains),
-            State::Request(_) | State::Transferring { .. } | State::Aside | State::Detached => {}
+            State::Request(_)
+            | State::Transferring { .. }
+            | State::Unexpected
+            | State::Detached => {}
         }
     }
 }

@@ -44,7 +44,13 @@ impl Lanes {
 
     /// Handles a message that has left its lane and waits. `free` is set if its credit may be
     /// returned while memory is ample.
-    pub(crate) fn on_aside(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32, free: bool) {
+    pub(crate) fn on_unexpected(
+        &mut self,
+        env: &mut Env<'_>,
+        lane: LaneId,
+        charge: u32,
+        free: bool,
+    ) {
         let returns_early =
             self.held_back.returns_early_at == Some(env.sh.shortage.taken()) && !env.sh.is_full();
         if free || returns_early {

@@ -126,7 +126,7 @@ impl DormantLanes {
         lanes.tx = self.tx;
         lanes.assembly = self.assembly;
         for (lane, memory) in lanes.rx.iter_mut().zip(self.rx) {
-            lane.recall(memory);
+            lane.restore(memory);
         }
         lanes
     }

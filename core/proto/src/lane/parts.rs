@@ -28,7 +28,7 @@ impl Lanes {
             }
             State::Placing { posted, received } => (received, Dest::Op(posted.op, 0)),
             // P3.12: already complete, and waiting to be delivered in order.
-            State::Held(_) | State::Ready { .. } | State::Aside | State::Detached => {
+            State::Held(_) | State::Ready { .. } | State::Unexpected | State::Detached => {
                 return Err(DropReason::Duplicate);
             }
             State::Request(_) | State::Transferring { .. } | State::Remote(_) => {

@@ -3,7 +3,7 @@
 
 use super::{Env, Lanes};
 use crate::base::credit::charge;
-use crate::rma::target::{Job, What};
+use crate::rma::target::{Job, RequestKind};
 use crate::{Data, DropReason, LinkId};
 use core::ops::Range;
 use portolan_wire::{RemoteGet, RemoteHead, RemoteRts, RemoteWrite};
@@ -16,7 +16,7 @@ impl Lanes {
         write: &RemoteWrite,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
-        let (what, charge) = What::of_write(&env.sh.ctx, write)?;
+        let (what, charge) = RequestKind::of_write(&env.sh.ctx, write)?;
         let (lane, len) = (write.head.lane, write.total_len as usize);
         let rx = &mut self.rx[lane.index()];
         if rx.is_next(write.head.seq) && payload.len() == len {
@@ -49,7 +49,7 @@ impl Lanes {
         data_link: (LinkId, bool),
         rts: &RemoteRts,
     ) -> Result<(), DropReason> {
-        let what = What::of_rts(rts, data_link)?;
+        let what = RequestKind::of_rts(rts, data_link)?;
         self.enqueue(env, rts.head, what, charge(0))
     }
 
@@ -59,7 +59,7 @@ impl Lanes {
         env: &mut Env<'_>,
         get: &RemoteGet,
     ) -> Result<(), DropReason> {
-        let (what, charge) = What::of_get(&env.sh.ctx, get)?;
+        let (what, charge) = RequestKind::of_get(&env.sh.ctx, get)?;
         self.enqueue(env, get.head, what, charge)
     }
 
@@ -68,7 +68,7 @@ impl Lanes {
         &mut self,
         env: &mut Env<'_>,
         head: RemoteHead,
-        what: What,
+        what: RequestKind,
         charge: u32,
     ) -> Result<(), DropReason> {
         let rx = &mut self.rx[head.lane.index()];

@@ -19,7 +19,7 @@ impl LaneRx {
         })
     }
 
-    pub(crate) fn recall(&mut self, memory: LaneMemory) {
+    pub(crate) fn restore(&mut self, memory: LaneMemory) {
         self.next_seq = memory.next_seq;
         self.best_effort = memory.best_effort;
         (self.arrived, self.consumed) = (memory.consumed, memory.consumed);
@@ -151,7 +151,7 @@ impl LaneRx {
         let matched = self.entries.iter().take(self.matched).flatten();
         matched
             .filter(|entry| entry.to == Address::Port(port))
-            .any(|entry| !matches!(entry.state, State::Aside | State::Detached))
+            .any(|entry| !matches!(entry.state, State::Unexpected | State::Detached))
     }
 
     /// Skips the next number, which was handled past the queue.

@@ -99,12 +99,12 @@ struct PostedTagged {
     /// For a multi-receive, the rest of its buffer.
     posted: Posted,
     ignore: u64,
-    many: Option<Many>,
+    many: Option<MultiRecv>,
 }
 
 /// State of a receive that takes messages until its buffer is used up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Many {
+pub(crate) struct MultiRecv {
     /// Offset of the first unused byte.
     pub(crate) at: u64,
     /// Minimum free space in bytes; with less, it takes no more messages.
@@ -269,7 +269,7 @@ impl MatchLists {
     }
 
     /// Appends a receive that matches no waiting message.
-    pub(crate) fn post(&mut self, selector: &Selector, posted: Posted, many: Option<Many>) {
+    pub(crate) fn post(&mut self, selector: &Selector, posted: Posted, many: Option<MultiRecv>) {
         let listed = match selector.ignore {
             0 => Listed::ByTag,
             _ => Listed::Among,
@@ -285,7 +285,7 @@ impl MatchLists {
     }
 
     /// Appends a message that matches no waiting receive.
-    pub(crate) fn put_aside(&mut self, arrived: &Arrived) {
+    pub(crate) fn queue_unexpected(&mut self, arrived: &Arrived) {
         self.spaces[arrived.match_bits.space.index()]
             .arrived
             .push(arrived);
@@ -417,7 +417,7 @@ impl MatchLists {
                 let keeps = remains.holds_at(item.lane, &item.match_bits.into());
                 if let (true, Waiting::Held(held)) = (keeps, item.what) {
                     queues.arrived.forget_credit(index);
-                    pool.leave(held);
+                    pool.mark_orphaned(held);
                     continue;
                 }
                 remains.broken.push((item.lane, item.match_bits.into()));
@@ -436,7 +436,7 @@ impl MatchLists {
                     ..
                 })) => {
                     *holds_credit = false;
-                    pool.leave(*held);
+                    pool.mark_orphaned(*held);
                 }
                 Some(claimed) => *claimed = Claimed::Lost(error),
                 None => {}

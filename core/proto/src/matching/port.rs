@@ -207,7 +207,7 @@ impl Port {
     /// Queues a message of `len` bytes until a buffer is posted; [`Ports::begin_waiting`] has
     /// counted it. `P4.7`
     #[inline]
-    pub(super) fn put_aside(
+    pub(super) fn queue_unexpected(
         &mut self,
         from: (PeerId, LaneId),
         len: u64,
@@ -279,26 +279,26 @@ impl Port {
         }
         let items = self.unexpected.iter_mut();
         let items = items.filter(|((peer, _), _)| posted.source == Some(*peer));
-        let wanting = items.filter_map(|(_, item)| match &mut item.step {
+        let unbuffered = items.filter_map(|(_, item)| match &mut item.step {
             Step::Request(pending) if pending.buffer.is_none() && pending.len <= posted.len => {
                 Some((item.stamp, pending))
             }
             _ => None,
         });
-        let first = wanting.min_by_key(|(stamp, _)| *stamp);
+        let first = unbuffered.min_by_key(|(stamp, _)| *stamp);
         first.is_some_and(|(_, pending)| pending.buffer.replace(posted).is_none())
     }
 
     /// Requests a buffer for each request that arrived before the port was opened.
     pub(crate) fn request_buffers(&self, port: PortId, ctx: &mut Context) {
         let items = self.unexpected.iter();
-        let wanting = items.filter_map(|((peer, _), item)| match &item.step {
+        let unbuffered = items.filter_map(|((peer, _), item)| match &item.step {
             Step::Request(pending) => Some((item.stamp, peer, pending.len)),
             _ => None,
         });
-        let mut wanting: Vec<_> = wanting.collect();
-        wanting.sort_unstable();
-        for (_, peer, len) in wanting {
+        let mut unbuffered: Vec<_> = unbuffered.collect();
+        unbuffered.sort_unstable();
+        for (_, peer, len) in unbuffered {
             ctx.emit(Event::BufferNeeded { port, peer, len });
         }
     }
@@ -446,7 +446,7 @@ impl Port {
             match &mut item.step {
                 Step::Held { held, holds_credit } if remains.holds_at(lane, &id.into()) => {
                     *holds_credit = false;
-                    pool.leave(*held);
+                    pool.mark_orphaned(*held);
                     return true;
                 }
                 Step::Held { held, .. } => remains.held.push(*held),

@@ -40,8 +40,8 @@ const MARGIN_LEN: usize = 64 * 1024;
 /// Flag in the length of a free slot; the other bits are the index of the next free slot.
 const FREE_BIT: u32 = 1 << 31;
 /// Flag in the length of a message whose session has ended; no credit bounds it.
-const LEFT_BIT: u32 = 1 << 30;
-const LEN_MASK: u32 = LEFT_BIT - 1;
+const ORPHANED_BIT: u32 = 1 << 30;
+const LEN_MASK: u32 = ORPHANED_BIT - 1;
 /// Absent slot, or absent position in a list.
 const NONE: u32 = FREE_BIT - 1;
 
@@ -79,7 +79,7 @@ pub(crate) struct HeldPool {
     /// Number of held messages.
     count: usize,
     /// Bytes of messages whose sessions have ended, including their queue entries.
-    left_len: usize,
+    orphaned_len: usize,
 }
 
 impl HeldPool {
@@ -149,8 +149,8 @@ impl HeldPool {
         let chunk = chunk.filter(is_used);
         debug_assert!(chunk.is_some(), "held memory was released twice");
         let Some(chunk) = chunk else { return };
-        if chunk.lens[slot as usize] & LEFT_BIT != 0 {
-            self.left_len -= chunk.left_cost();
+        if chunk.lens[slot as usize] & ORPHANED_BIT != 0 {
+            self.orphaned_len -= chunk.orphaned_cost();
         }
         chunk.lens[slot as usize] = chunk.free_slot | FREE_BIT;
         chunk.free_slot = slot;
@@ -171,7 +171,7 @@ impl HeldPool {
     }
 
     /// Marks a kept message as left over from a session that has ended. `P9.7`
-    pub(crate) fn leave(&mut self, id: HeldId) {
+    pub(crate) fn mark_orphaned(&mut self, id: HeldId) {
         let Some(chunk) = &mut self.chunks[(id.0 >> SLOT_BITS) as usize] else {
             return;
         };
@@ -180,15 +180,15 @@ impl HeldPool {
             *len & FREE_BIT == 0,
             "held memory is marked after its release"
         );
-        if *len & LEFT_BIT == 0 {
-            *len |= LEFT_BIT;
-            self.left_len += chunk.left_cost();
+        if *len & ORPHANED_BIT == 0 {
+            *len |= ORPHANED_BIT;
+            self.orphaned_len += chunk.orphaned_cost();
         }
     }
 
     /// Returns the bytes used by messages whose sessions have ended.
-    pub(crate) fn left_len(&self) -> usize {
-        self.left_len
+    pub(crate) fn orphaned_len(&self) -> usize {
+        self.orphaned_len
     }
 
     /// Returns true if no more should be held because the allocator has failed, whatever the limits
@@ -296,7 +296,7 @@ impl Chunk {
     }
 
     /// Returns the memory in bytes of a message that outlives its session.
-    fn left_cost(&self) -> usize {
+    fn orphaned_cost(&self) -> usize {
         (SLOT_LEN_MIN << self.class) + size_of::<u32>() + WAITING_LEN
     }
 
@@ -331,13 +331,13 @@ mod tests {
         let a = pool.take(0);
         let b = pool.take(70_000);
         assert_eq!(pool.total_len(), CHUNK_LEN + 4 * 1024 + 128 * 1024 + 4);
-        pool.leave(b);
-        pool.leave(b);
-        assert_eq!(pool.left_len(), 128 * 1024 + 4 + WAITING_LEN);
+        pool.mark_orphaned(b);
+        pool.mark_orphaned(b);
+        assert_eq!(pool.orphaned_len(), 128 * 1024 + 4 + WAITING_LEN);
         assert_eq!(pool.bytes(b).len(), 70_000);
         pool.release(a);
         pool.release(b);
-        assert_eq!((pool.total_len(), pool.left_len()), (0, 0));
+        assert_eq!((pool.total_len(), pool.orphaned_len()), (0, 0));
         assert_eq!(pool.take(100_000), b);
     }
 

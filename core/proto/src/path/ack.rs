@@ -74,7 +74,7 @@ impl RxWindow {
         })
     }
 
-    pub(crate) fn recall(&mut self, memory: RxMemory) {
+    pub(crate) fn restore(&mut self, memory: RxMemory) {
         self.base = memory.base;
         // Bits below the base mark numbers that have arrived.
         self.words = VecDeque::from([(1 << (memory.base & 63)) - 1]);

@@ -159,7 +159,7 @@ impl Congestion {
         } else {
             Span::ZERO
         };
-        self.judge(queued);
+        self.evaluate(queued);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         self.window = self.window.min(most).max(WINDOW_LEAST);
         self.round_at = now;
@@ -168,10 +168,10 @@ impl Congestion {
         self.shortest = Span::MAX;
     }
 
-    fn judge(&mut self, queued: Span) {
-        let is_marked = self.judge_marks();
+    fn evaluate(&mut self, queued: Span) {
+        let is_marked = self.apply_marks();
         let sent = self.acked + self.lost;
-        self.judge_chance(sent);
+        self.estimate_random_loss(sent);
         let share = self.chance.max(SHARE_ONE / CHANCE_LOSS);
         if self.lost > lost_by_chance(sent, share) {
             // Shrink to the number of frames that arrived.
@@ -201,7 +201,7 @@ impl Congestion {
 
     /// Measures the share of random loss. Loss with a minimum window is not congestion that a
     /// smaller window would end.
-    fn judge_chance(&mut self, sent: u32) {
+    fn estimate_random_loss(&mut self, sent: u32) {
         if self.window > CHANCE_WINDOW_MAX {
             if sent >= CHANCE_ROUND && self.lost <= lost_by_chance(sent, SHARE_ONE / CHANCE_LOSS) {
                 self.chance -= self.chance.div_ceil(8);
@@ -219,7 +219,7 @@ impl Congestion {
 
     /// Shrinks the window by half of the share of marked frames; returns true if marks prevent its
     /// growth. `P3.14`
-    fn judge_marks(&mut self) -> bool {
+    fn apply_marks(&mut self) -> bool {
         // At most the frames that arrived, whatever the peer reports.
         let marked = self.marked.min(self.acked);
         let now = u64::from(marked) * u64::from(SHARE_ONE) / u64::from(self.acked.max(1));

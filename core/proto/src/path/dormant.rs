@@ -164,8 +164,8 @@ impl DormantPath {
         path.window_frames = self.window_frames;
         path.base_num = self.base_num;
         path.rtt = self.rtt;
-        path.rx.recall(self.rx);
-        path.probe.recall(self.probe);
+        path.rx.restore(self.rx);
+        path.probe.restore(self.probe);
         path.congestion = self.congestion;
         Some(path)
     }

@@ -172,7 +172,7 @@ impl Path {
             self.loss.acked_at = now;
         }
         self.detect(now);
-        self.judge_window(now, before);
+        self.update_window(now, before);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Path {
     }
 
     /// Updates the congestion window after some of `before` frames in flight have arrived. `P3.13`
-    pub(super) fn judge_window(&mut self, now: Instant, before: usize) {
+    pub(super) fn update_window(&mut self, now: Instant, before: usize) {
         if let Some(congestion) = &mut self.congestion
             && let Some(base) = self.rtt.min()
         {

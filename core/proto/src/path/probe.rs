@@ -118,7 +118,7 @@ impl ProbeState {
         })
     }
 
-    pub(crate) fn recall(&mut self, memory: ProbeMemory) {
+    pub(crate) fn restore(&mut self, memory: ProbeMemory) {
         self.best = memory.best;
         self.nonce = memory.nonce;
         self.rounds = memory.rounds;
@@ -174,14 +174,14 @@ impl Path {
         }
     }
 
-    /// Tries the current length again, and shorter ones (`told` first) if it no longer passes while
-    /// short frames do. `P6.2`
-    pub(super) fn confirm_frame_len(&mut self, now: Instant, told: usize) {
+    /// Tries the current length again, and shorter ones (`reported` first) if it no longer passes
+    /// while short frames do. `P6.2`
+    pub(super) fn confirm_frame_len(&mut self, now: Instant, reported: usize) {
         if self.probe.suspected || self.frame_len <= LENGTH_LEAST || !self.is_usable() {
             return;
         }
         self.probe.suspected = true;
-        self.probe.hint = told;
+        self.probe.hint = reported;
         (self.probe.tries, self.probe.silences) = (0, 0);
         self.probe.trying = self.frame_len;
         self.next_probe(now);

@@ -131,7 +131,7 @@ impl Path {
         self.in_flight = 0;
         self.pop_acked();
         self.loss.on_all_landed(now);
-        self.judge_window(now, count);
+        self.update_window(now, count);
         true
     }
 }

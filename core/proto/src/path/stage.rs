@@ -434,7 +434,7 @@ impl Path {
         need: usize,
     ) -> (&'a mut [u8], FlushHint) {
         let waiting = self.runs.back().map_or(0, |run| run.len);
-        let hint = match self.has_batch_to_fill(0) && !is_company(waiting, need) {
+        let hint = match self.has_batch_to_fill(0) && !is_worth_sharing(waiting, need) {
             true => FlushHint::Frames,
             false => FlushHint::Full,
         };
@@ -524,11 +524,11 @@ impl Cut {
 /// Number of messages whose submission takes about as long as the call that sends them. That many
 /// are sent without waiting for more, so that the receiver handles them while the next ones gather.
 /// `P4.16`
-const COMPANY_COUNT: usize = 64;
+const SHARING_COUNT_MAX: usize = 64;
 
 /// Returns true if `len` bytes of records like one of `need` bytes reach that number.
-fn is_company(len: usize, need: usize) -> bool {
-    len >= COMPANY_COUNT * need
+fn is_worth_sharing(len: usize, need: usize) -> bool {
+    len >= SHARING_COUNT_MAX * need
 }
 
 /// Buffer length in bytes of the first run of shared frames: six ordinary Ethernet frames.
@@ -558,7 +558,7 @@ impl Paths {
         let frame_len = path.shared_frame_len();
         let (out, hint) = path.stage_shared(slots, lane, need, is_numbered);
         let hint = match hint {
-            FlushHint::Full if batches && !is_company(frame_len, need) => FlushHint::Frames,
+            FlushHint::Full if batches && !is_worth_sharing(frame_len, need) => FlushHint::Frames,
             hint => hint,
         };
         Some((out, hint))

@@ -66,7 +66,7 @@ impl From<Peer> for DormantPeer {
             timed: _,
             watched: _,
             // No work is left.
-            left: _,
+            pending_work: _,
         } = peer;
         DormantPeer {
             session,

@@ -10,7 +10,7 @@ use crate::path::Path;
 use crate::path::ack::ACK_ROOM;
 use crate::path::outgoing::Outgoing;
 use crate::shared::Shared;
-use crate::{Instant, Left, LinkId, PeerId, SendSpec};
+use crate::{Instant, LinkId, PeerId, PendingWork, SendSpec};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment};
 
 /// Message that may be sent immediately, as determined by [`crate::Core::single`]. Valid until that
@@ -163,13 +163,13 @@ impl Peer {
         self.ack_waited || self.paths.get(link).is_some_and(Path::has_waiting)
     }
 
-    /// Raises the work left to [`Left::Unacknowledged`] after a frame was sent or received. Returns
-    /// the old and the new value if it changed.
+    /// Raises the work left to [`PendingWork::Unacknowledged`] after a frame was sent or received.
+    /// Returns the old and the new value if it changed.
     #[inline]
-    pub(crate) fn note_unacknowledged(&mut self) -> Option<(Left, Left)> {
-        let was = self.left;
-        self.left = was.max(Left::Unacknowledged);
-        (was != self.left).then_some((was, self.left))
+    pub(crate) fn note_unacknowledged(&mut self) -> Option<(PendingWork, PendingWork)> {
+        let was = self.pending_work;
+        self.pending_work = was.max(PendingWork::Unacknowledged);
+        (was != self.pending_work).then_some((was, self.pending_work))
     }
 
     /// Returns true if polling for frames now would send anything; excludes acknowledgements that

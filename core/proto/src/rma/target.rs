@@ -24,12 +24,12 @@ use portolan_wire::{
 #[derive(Debug)]
 pub(crate) struct Job {
     head: RemoteHead,
-    what: What,
+    what: RequestKind,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
+pub(crate) enum RequestKind {
     /// A put (code 0) or an atomic operation on `spec.span` bytes.
     Write {
         spec: AtomicSpec,
@@ -97,7 +97,7 @@ impl Job {
         if matches!(self.stage, Stage::Gathering { .. }) {
             return false;
         }
-        let What::Put { announced, len, .. } = self.what else {
+        let RequestKind::Put { announced, len, .. } = self.what else {
             return true;
         };
         if ctx.is_leaving() || !matches!(self.stage, Stage::Waiting(_)) {
@@ -130,14 +130,14 @@ impl Job {
     }
 
     /// Returns a write, whose parts gather in held memory.
-    pub(crate) fn gathering(head: RemoteHead, what: What, held: HeldId) -> Job {
+    pub(crate) fn gathering(head: RemoteHead, what: RequestKind, held: HeldId) -> Job {
         let received = Coverage::default();
         let stage = Stage::Gathering { held, received };
         Job { head, what, stage }
     }
 
     /// Returns a request that is a single record.
-    pub(crate) fn waiting(head: RemoteHead, what: What) -> Job {
+    pub(crate) fn waiting(head: RemoteHead, what: RequestKind) -> Job {
         let stage = Stage::Waiting(None);
         Job { head, what, stage }
     }
@@ -176,7 +176,7 @@ impl Host<'_> {
     pub(crate) fn perform(
         &mut self,
         head: &RemoteHead,
-        what: What,
+        what: RequestKind,
         data: Data,
         charge: u32,
     ) -> u32 {
@@ -204,7 +204,7 @@ impl Host<'_> {
             op: head.op,
         };
         match what {
-            What::Write { spec, .. } if spec.code != 0 => {
+            RequestKind::Write { spec, .. } if spec.code != 0 => {
                 self.ctx.counters_mut().remote_requests += 1;
                 let atomic = spec;
                 self.ctx.emit(Event::RemoteAtomic {
@@ -214,7 +214,7 @@ impl Host<'_> {
                 });
                 charge
             }
-            What::Write { .. } | What::Put { .. } => {
+            RequestKind::Write { .. } | RequestKind::Put { .. } => {
                 match data {
                     Data::Frame(src) if !src.is_empty() => {
                         let dest = Dest::Op(region, off);
@@ -227,7 +227,7 @@ impl Host<'_> {
                 }
                 self.settle(head, what, Ok(()), charge)
             }
-            What::Read { len } => {
+            RequestKind::Read { len } => {
                 self.ctx.counters_mut().remote_requests += 1;
                 self.ctx.emit(Event::RemoteRead { reply, len });
                 charge
@@ -240,7 +240,7 @@ impl Host<'_> {
     fn settle(
         &mut self,
         head: &RemoteHead,
-        what: What,
+        what: RequestKind,
         result: Result<(), RemoteFault>,
         charge: u32,
     ) -> u32 {
@@ -251,7 +251,7 @@ impl Host<'_> {
         if let Some(control) = &mut self.control {
             control.push(Control::Reply(reply_record(head.lane, head.op, result)));
         }
-        let (What::Write { imm, .. } | What::Put { imm, .. }) = what else {
+        let (RequestKind::Write { imm, .. } | RequestKind::Put { imm, .. }) = what else {
             return charge;
         };
         let (Some(imm), Ok(())) = (imm, result) else {
@@ -272,9 +272,12 @@ impl Host<'_> {
     }
 }
 
-impl What {
+impl RequestKind {
     /// Returns the request of a write, and its lane credit cost. `P12.2`
-    pub(crate) fn of_write(ctx: &Context, write: &RemoteWrite) -> Result<(What, u32), DropReason> {
+    pub(crate) fn of_write(
+        ctx: &Context,
+        write: &RemoteWrite,
+    ) -> Result<(RequestKind, u32), DropReason> {
         let len = write.total_len as usize;
         let is_put = write.code == 0;
         let most = if is_put {
@@ -293,7 +296,7 @@ impl What {
             fetch: write.fetch,
             span: write.span,
         };
-        let what = What::Write {
+        let what = RequestKind::Write {
             spec,
             len: write.total_len,
             imm: write.imm,
@@ -305,7 +308,7 @@ impl What {
     pub(crate) fn of_rts(
         rts: &RemoteRts,
         (link, lossless): (LinkId, bool),
-    ) -> Result<What, DropReason> {
+    ) -> Result<RequestKind, DropReason> {
         if rts.len == 0 || !lossless && rts.fragment_len == 0 {
             return Err(DropReason::BadFragment);
         }
@@ -315,7 +318,7 @@ impl What {
             fragment_len: rts.fragment_len,
             link,
         };
-        Ok(What::Put {
+        Ok(RequestKind::Put {
             announced,
             len: rts.len,
             imm: rts.imm,
@@ -323,8 +326,8 @@ impl What {
     }
 
     /// Returns the request of a read, and its lane credit cost.
-    pub(crate) fn of_get(ctx: &Context, get: &RemoteGet) -> Result<(What, u32), DropReason> {
-        let what = What::Read { len: get.len };
+    pub(crate) fn of_get(ctx: &Context, get: &RemoteGet) -> Result<(RequestKind, u32), DropReason> {
+        let what = RequestKind::Read { len: get.len };
         if get.by_transfer {
             return Ok((what, charge(0)));
         }
@@ -338,12 +341,12 @@ impl What {
     /// Returns the number of bytes of the region that it accesses, and the access it needs.
     fn needs(&self) -> (u64, Access) {
         match self {
-            What::Write { spec, .. } => {
+            RequestKind::Write { spec, .. } => {
                 let read = spec.fetch;
                 (spec.span.into(), Access { read, write: true })
             }
-            What::Put { len, .. } => (*len, Access::WRITE),
-            What::Read { len } => (*len, Access::READ),
+            RequestKind::Put { len, .. } => (*len, Access::WRITE),
+            RequestKind::Read { len } => (*len, Access::READ),
         }
     }
 }
@@ -356,7 +359,7 @@ impl Job {
         write: &RemoteWrite,
         payload: Range<usize>,
     ) -> Result<(), DropReason> {
-        let (Stage::Gathering { held, received }, What::Write { len, .. }) =
+        let (Stage::Gathering { held, received }, RequestKind::Write { len, .. }) =
             (&mut self.stage, self.what)
         else {
             return Err(DropReason::Duplicate);

@@ -474,7 +474,7 @@ fn record(part: &BestEffortPart) -> Vec<u8> {
 }
 
 /// Returns connected ends, the first with a handler at the port; the second will misbehave.
-fn accused(seed: u64) -> Pair {
+fn suspected(seed: u64) -> Pair {
     let mut pair = Pair::new(&[LinkId::UDP], seed);
     pair.run(Duration::from_millis(50));
     pair.ends[0].core.open_port(PORT, PortMode::InPlace);
@@ -484,36 +484,36 @@ fn accused(seed: u64) -> Pair {
 // P1.7, P1.8, P7.7, P7.8
 #[test]
 fn parts_that_contradict_their_message_are_dropped_and_counted() {
-    let mut pair = accused(16);
+    let mut pair = suspected(16);
     let mut probe = FrameProbe::new(&mut pair);
-    let mut throw = |pair: &mut Pair, part: BestEffortPart| {
+    let mut inject = |pair: &mut Pair, part: BestEffortPart| {
         let frame = probe.next(&record(&part));
         receive_at(pair, 0, &frame);
     };
-    throw(&mut pair, part(0, 100, 1000, 0));
+    inject(&mut pair, part(0, 100, 1000, 0));
     // Another length, another port, and longer than allowed: all are rejected.
-    throw(&mut pair, part(0, 100, 1001, 100));
-    throw(
+    inject(&mut pair, part(0, 100, 1001, 100));
+    inject(
         &mut pair,
         BestEffortPart {
             port: 6,
             ..part(0, 100, 1000, 100)
         },
     );
-    throw(&mut pair, part(1, 100, 64 * 1024 + 1, 0));
-    throw(&mut pair, part(2, 100, u32::MAX, u32::MAX - 100));
+    inject(&mut pair, part(1, 100, 64 * 1024 + 1, 0));
+    inject(&mut pair, part(2, 100, u32::MAX, u32::MAX - 100));
     assert_eq!(drops_at(&pair, 0, DropReason::BadFragment), 4);
     // Repeated and overlapping: bytes count once.
-    throw(&mut pair, part(0, 100, 1000, 0));
+    inject(&mut pair, part(0, 100, 1000, 0));
     assert_eq!(drops_at(&pair, 0, DropReason::Duplicate), 1);
-    throw(&mut pair, part(0, 500, 1000, 50));
-    throw(&mut pair, part(0, 450, 1000, 549));
+    inject(&mut pair, part(0, 500, 1000, 50));
+    inject(&mut pair, part(0, 450, 1000, 549));
     assert!(pair.ends[0].got.is_empty());
-    throw(&mut pair, part(0, 2, 1000, 998));
+    inject(&mut pair, part(0, 2, 1000, 998));
     assert_eq!(pair.ends[0].got[0].bytes, [0; 1000]);
     // A number far ahead counts the ones before it as lost; one behind it is too late.
-    throw(&mut pair, part(1 << 30, 10, 1000, 0));
-    throw(&mut pair, part(1, 10, 1000, 0));
+    inject(&mut pair, part(1 << 30, 10, 1000, 0));
+    inject(&mut pair, part(1, 10, 1000, 0));
     assert_eq!(drops_at(&pair, 0, DropReason::Duplicate), 2);
     pair.run(Duration::from_millis(101));
     assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
@@ -522,7 +522,7 @@ fn parts_that_contradict_their_message_are_dropped_and_counted() {
 // P1.8, P3.10, P7.8
 #[test]
 fn incomplete_messages_take_bounded_memory() {
-    let mut pair = accused(17);
+    let mut pair = suspected(17);
     let mut probe = FrameProbe::new(&mut pair);
     for number in 0..1000 {
         for lane in LaneId::ALL {

@@ -119,7 +119,7 @@ fn random_records_in_a_valid_session_stay_within_bounds() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut probe = FrameProbe::new(&mut pair);
     for _ in 0..300_000 {
-        probe.throw(&mut pair, &mut rng);
+        probe.inject(&mut pair, &mut rng);
     }
     let (slots, held_len, transfers) = pair.ends[0].core.usage();
     assert!(held_len <= 2 * 256 * 1024 + 65_536, "{held_len} bytes held");
@@ -127,7 +127,7 @@ fn random_records_in_a_valid_session_stay_within_bounds() {
 }
 
 /// Passes one frame with the given records to rank 0, in the session of its peer.
-fn throw(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
+fn inject(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
     let FrameProbe { session, num } = FrameProbe::new(pair);
     let mut frame = vec![0; 16 + records.len()];
     let header = FrameHeader {
@@ -172,7 +172,7 @@ fn a_reliable_record_in_a_frame_without_a_number_is_dropped_and_counted() {
     pair.ends[0]
         .core
         .open_port(PortId::user(1), PortMode::InPlace);
-    throw(&mut pair, FrameKind::Unnumbered, &message(true));
+    inject(&mut pair, FrameKind::Unnumbered, &message(true));
     let counters = pair.ends[0].core.counters().clone();
     assert_eq!(
         (
@@ -187,8 +187,8 @@ fn a_reliable_record_in_a_frame_without_a_number_is_dropped_and_counted() {
     };
     let mut bytes = [0; 8];
     credit.emit(&mut bytes);
-    throw(&mut pair, FrameKind::Unnumbered, &bytes);
-    throw(&mut pair, FrameKind::Unnumbered, &message(false));
+    inject(&mut pair, FrameKind::Unnumbered, &bytes);
+    inject(&mut pair, FrameKind::Unnumbered, &message(false));
     let counters = pair.ends[0].core.counters().clone();
     assert_eq!(
         (
@@ -207,7 +207,7 @@ fn marks_of_unknown_paths_are_dropped_and_others_do_not_block() {
     let mut bytes = [0; 8];
     for path in [0, 2, 3, 255] {
         portolan_wire::Marks { path, count: 7 }.emit(&mut bytes);
-        throw(&mut pair, FrameKind::Unnumbered, &bytes);
+        inject(&mut pair, FrameKind::Unnumbered, &bytes);
     }
     assert_eq!(pair.ends[0].core.counters().drops(DropReason::BadAck), 4);
     let spec = SendSpec {
@@ -223,7 +223,7 @@ fn marks_of_unknown_paths_are_dropped_and_others_do_not_block() {
         // Report everything sent, and more, as marked.
         let count = round.wrapping_mul(0x7fff_ffff);
         portolan_wire::Marks { path: 1, count }.emit(&mut bytes);
-        throw(&mut pair, FrameKind::Unnumbered, &bytes);
+        inject(&mut pair, FrameKind::Unnumbered, &bytes);
         pair.ends[0].send(B, &spec, &[7; 100_000]).unwrap();
         pair.run(Duration::from_millis(20));
         let status = pair.ends[0].core.path_status(B, LinkId::UDP).unwrap();
@@ -316,7 +316,7 @@ impl FrameProbe {
         frame
     }
 
-    fn throw(&mut self, pair: &mut Pair, rng: &mut ChaCha8Rng) {
+    fn inject(&mut self, pair: &mut Pair, rng: &mut ChaCha8Rng) {
         let len = rng.random_range(24..200usize);
         let mut frame = vec![0u8; len];
         rng.fill(&mut frame[16..]);

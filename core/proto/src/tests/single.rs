@@ -49,7 +49,7 @@ fn got(pair: &Pair, end: usize) -> Vec<&[u8]> {
 fn check_empty(pair: &Pair) {
     for end in &pair.ends {
         assert_eq!(end.core.usage(), (0, 0, 0));
-        assert_eq!(end.core.left(), Left::Nothing);
+        assert_eq!(end.core.pending_work(), PendingWork::None);
     }
 }
 
@@ -89,7 +89,10 @@ fn lost_single_message_is_retransmitted() {
         pair.faults.drop = 1.0;
         pair.send_single(0, &LOW, b"first");
         pair.faults.drop = 0.0;
-        assert_eq!(pair.ends[0].core.left(), Left::Unacknowledged);
+        assert_eq!(
+            pair.ends[0].core.pending_work(),
+            PendingWork::Unacknowledged
+        );
         pair.run(Duration::from_millis(100));
         assert_eq!(got(&pair, 1), [b"first"]);
         assert_eq!(pair.ends[0].core.counters().retransmits, 1);
@@ -246,7 +249,7 @@ fn window_limited_remainder_follows() {
     }
     let bytes: Vec<u8> = (0..=252).cycle().take(40_000).collect();
     pair.send_single(0, &LOW, &bytes);
-    assert_eq!(pair.ends[0].core.left(), Left::Unsent);
+    assert_eq!(pair.ends[0].core.pending_work(), PendingWork::Unsent);
     pair.run(SOON);
     assert_eq!(got(&pair, 1), [&bytes[..]]);
     check_empty(&pair);
@@ -308,11 +311,11 @@ fn delayed_acknowledgement_is_pending_work() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let frames = frames_of(&mut pair, &LOW, 8);
     let core = &mut pair.ends[1].core;
-    assert_eq!(core.left(), Left::Nothing);
+    assert_eq!(core.pending_work(), PendingWork::None);
     let mut admitted = core.admit(pair.now, LinkId::UDP, &frames[0]).unwrap();
     assert!(core.take_message(&mut admitted, &frames[0], None).is_some());
     assert!(admitted.is_done());
-    assert_eq!(core.left(), Left::Unacknowledged);
+    assert_eq!(core.pending_work(), PendingWork::Unacknowledged);
 }
 
 /// A message length sent by a peer is bounded before it is used.

@@ -105,7 +105,7 @@ impl Remote {
 
 impl Node {
     /// Gives up peers that were silent for too long, reconnects, and queries silent peers.
-    pub(super) fn judge_peers(&mut self, cx: &mut Context) {
+    pub(super) fn check_peers(&mut self, cx: &mut Context) {
         let watched: Vec<u32> = self.watched.iter().copied().collect();
         for peer in watched {
             self.judge(cx, peer);
@@ -198,7 +198,7 @@ impl Node {
         let life = cx.life_met(self.id, peer);
         let session = cx.ledger.open(self.id, peer, life);
         cx.trace.push(cx.now, self.id, Item::Up { peer, session });
-        self.check_restless(cx, peer);
+        self.check_session_count(cx, peer);
         let remote = &mut self.peers[peer as usize];
         remote.session = Some(session);
         remote.life = life;
@@ -221,7 +221,7 @@ impl Node {
         self.watched.insert(peer);
     }
 
-    fn check_restless(&self, cx: &mut Context, peer: u32) {
+    fn check_session_count(&self, cx: &mut Context, peer: u32) {
         let opened = cx.ledger.session_count(self.id, peer);
         let faults = cx
             .plan
