@@ -153,7 +153,7 @@ pub struct Watch {
     checked_at: Instant,
     silent_for: Duration,
     queried_at: Instant,
-    /// Number of queries since the peer was last heard from.
+    /// Number of queries since the last sign of life.
     unanswered: u32,
     inquired_at: Instant,
     /// Newest answer of the agent, and the time of its query.

@@ -85,7 +85,7 @@ pub(crate) struct SessionState {
     /// each.
     hello_mask: u8,
     reply_mask: u8,
-    /// Link for a reset to a peer that still sends in a session that was given up here.
+    /// Link for a reset to a peer that still sends in a session that this side has closed.
     reset_by: Option<LinkId>,
 }
 
@@ -109,7 +109,7 @@ impl SessionState {
         }
     }
 
-    /// Handles a frame on `link` of a session that was given up, or is not up here.
+    /// Handles a frame on `link` of a session that this side has closed or not opened.
     pub(crate) fn on_frame_out_of_session(&mut self, link: LinkId) {
         if self.token_theirs == 0 {
             return;

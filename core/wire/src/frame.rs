@@ -39,7 +39,7 @@ pub enum FrameKind {
     Hello,
     /// Answers a hello.
     HelloAck,
-    /// Sent by a side that has given up the session (`P2.8`).
+    /// Sent by a side that has closed the session (`P2.8`).
     Reset,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two cores, and an arbitrary sequence of events. Their programs start operations. Frames arrive,
-//! are lost, duplicated, corrupted or forged. Time passes, and peers are given up.
+//! are lost, duplicated, corrupted or forged. Time passes, and peers fail.
 
 use crate::input::Input;
 use portolan_proto::{
@@ -432,7 +432,7 @@ impl Pair {
         }
     }
 
-    /// Checks that all memory is returned after the peers were given up.
+    /// Checks that all memory is returned after the peers have failed.
     fn end(&mut self) {
         for at in [0, 1] {
             let end = &mut self.ends[at];

@@ -392,7 +392,7 @@ impl Ledger {
             .count()
     }
 
-    /// Returns the sessions that their owners have not given up: number, owner, peer.
+    /// Returns the sessions that their owners have not closed: number, owner, peer.
     pub(crate) fn open_sessions(&self) -> impl Iterator<Item = (u64, u32, u32)> + '_ {
         let all = self.sessions.iter().enumerate();
         all.filter(|(_, s)| !s.ended)

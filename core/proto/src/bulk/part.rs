@@ -30,9 +30,9 @@ pub const PART_LEN_MAX_LATENCY_SENSITIVE: usize = 16 * 1024;
 /// Alignment of parts of a transfer, relative to its buffer.
 const PAGE_LEN: u64 = 4096;
 
-/// Returns the length of the part at `off` of a transfer with `left` granted bytes. Parts of a lone
-/// transfer grow at first, because the receiver is otherwise idle. Later parts are equal, so that
-/// both ends are equally busy. Parts are short while short messages pass.
+/// Returns the length of the part at `off` of a transfer with `left` granted bytes. Parts of a
+/// single transfer grow at first, because the receiver is otherwise idle. Later parts are equal, so
+/// that both ends are equally busy. Parts are short while short messages pass.
 fn part_len(off: u64, left: u64, is_alone: bool, is_latency_sensitive: bool) -> u64 {
     if is_latency_sensitive {
         return left.min(PART_LEN_MAX_LATENCY_SENSITIVE as u64);

@@ -143,7 +143,7 @@ impl Transfers {
     }
 
     /// Handles the receiver's grant of a transfer up to a limit. The first grant starts the
-    /// transfer, in the way returned by `choose`. `P5.5`, `P15.1`
+    /// transfer, on the carrier returned by `choose`. `P5.5`, `P15.1`
     pub(crate) fn on_grant(
         &mut self,
         now: Instant,
@@ -202,7 +202,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// Records a transfer that completed in one way for the trial.
+    /// Records a transfer that completed on one carrier for the trial.
     fn note_end(&self, now: Instant, key: u32, trial: Option<&mut Trial>) {
         if let Some(trial) = trial
             && let Some(transfer) = self.tx.get(key)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Choice of the way of transfers to one peer, fragments or a stream, by trying both (`P15.8`). The
-//! time from the first grant to the completion is compared, for consecutive transfers of similar
-//! length.
+//! Choice of the carrier of transfers to one peer, fragments or a stream, by trying both (`P15.8`).
+//! The time from the first grant to the completion is compared, for consecutive transfers of
+//! similar length.
 
 use crate::{Instant, StreamUse};
 use alloc::boxed::Box;
@@ -22,19 +22,19 @@ pub(crate) enum Carrier {
 const CLASS_LENS: [u64; 2] = [160 * 1024, 1 << 20];
 const CLASSES: usize = CLASS_LENS.len() + 1;
 
-/// Transfers measured per way in a trial. Their median counts, so one that was delayed by the
+/// Transfers measured per carrier in a trial. Their median counts, so one that was delayed by the
 /// scheduler does not.
 const SAMPLES: u32 = 5;
 
-/// Unmeasured transfers per way before that. The window of a new connection, and of an idle path,
-/// is a few frames, and doubles with each round trip.
+/// Unmeasured transfers per carrier before that. The window of a new connection, and of an idle
+/// path, is a few frames, and doubles with each round trip.
 const WARM_UP: u32 = 5;
 
-/// Transfers by the better way before both are tried again. Even if the other costs ten times as
-/// much, a trial costs a few per cent.
+/// Transfers by the better carrier before both are tried again. Even if the other costs ten times
+/// as much, a trial costs a few per cent.
 const TRIAL_EVERY: u32 = 1000;
 
-/// Slowdown of the way in use, compared with its trial, after which both are tried again.
+/// Slowdown of the carrier in use, compared with its trial, after which both are tried again.
 const COLLAPSE: u64 = 3;
 
 /// Trial state of one peer. Without a trial in progress it costs one pointer.
@@ -49,7 +49,7 @@ struct Class {
     begun: u32,
     /// Nanoseconds per 64 KiB: of fragments, of a stream.
     costs: [Samples; 2],
-    /// Better way, once both were tried, and its cost then.
+    /// Better carrier, once both were tried, and its cost then.
     better: Option<(bool, u64)>,
 }
 
@@ -75,7 +75,7 @@ impl Samples {
 }
 
 impl Trial {
-    /// Chooses the way of the next transfer of `len` bytes.
+    /// Chooses the carrier of the next transfer of `len` bytes.
     pub(crate) fn choose(&mut self, usage: StreamUse, len: u64) -> Carrier {
         match usage {
             StreamUse::Off => return Carrier::Fragments,
@@ -118,8 +118,8 @@ impl Trial {
         is_rejected
     }
 
-    /// Records the completion of a transfer of `len` bytes that used one way from its first grant
-    /// on.
+    /// Records the completion of a transfer of `len` bytes that used one carrier from its first
+    /// grant on.
     pub(crate) fn on_end(&mut self, carrier: Carrier, len: u64, (begin, now): (Instant, Instant)) {
         let is_stream = match carrier {
             Carrier::Fragments => false,
@@ -168,8 +168,8 @@ fn class_of(len: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Runs transfers of `len` bytes that take `took` nanoseconds per way; returns how many used a
-    /// stream.
+    /// Runs transfers of `len` bytes that take `took` nanoseconds per carrier; returns how many
+    /// used a stream.
     fn run(trial: &mut Trial, count: u32, len: u64, took: [u64; 2]) -> u32 {
         let mut streamed = 0;
         for _ in 0..count {

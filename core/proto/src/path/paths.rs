@@ -146,8 +146,8 @@ impl Paths {
         (self.small, self.bulk) = (small.map(Path::link), bulk.map(Path::link));
     }
 
-    /// Chooses paths, and uses `link`, on which the peer was heard, until a path is verified in
-    /// both directions.
+    /// Chooses paths, and uses `link`, on which a frame of the peer arrived, until a path is
+    /// verified in both directions.
     pub(crate) fn choose_or(&mut self, link: LinkId, preferred: Option<LinkId>) {
         self.choose(preferred);
         self.small = self.small.or(Some(link));

@@ -58,7 +58,7 @@ impl StreamState {
         core::mem::take(&mut self.is_blocked)
     }
 
-    /// Chooses the way of a transfer of `len` bytes at its first grant. `P15.1`
+    /// Chooses the carrier of a transfer of `len` bytes at its first grant. `P15.1`
     pub(crate) fn choose(
         &mut self,
         now: Instant,

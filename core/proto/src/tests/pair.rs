@@ -55,7 +55,7 @@ pub(super) struct End {
     pub(super) portions: Vec<(OpId, OpId, u64, bool)>,
     pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
     pub(super) failed: Vec<Event>,
-    /// Set if wanted buffers are posted at once.
+    /// Set if requested buffers are posted at once.
     pub(super) lends: bool,
     /// Completed requests for remote memory; their buffers are kept for the test.
     pub(super) ended: BTreeMap<u64, Result<(), OpError>>,

@@ -104,7 +104,7 @@ impl Remote {
 }
 
 impl Node {
-    /// Gives up peers that were silent for too long, reconnects, and queries silent peers.
+    /// Declares peers failed that were silent for too long, reconnects, and queries silent peers.
     pub(super) fn check_peers(&mut self, cx: &mut Context) {
         let watched: Vec<u32> = self.watched.iter().copied().collect();
         for peer in watched {

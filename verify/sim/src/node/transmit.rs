@@ -28,7 +28,7 @@ impl Node {
             }
             let has_ring = || cx.alive[peer as usize] || cx.shm.ended_readers(self.id, peer) > 0;
             if link == LinkId::SHM && !has_ring() {
-                // The socket of a dead process refuses; its peer is then given up.
+                // The socket of a dead process refuses; its peer has then failed.
                 failed.push(peer);
                 continue;
             }
