@@ -362,7 +362,7 @@ impl Inner {
                 why: reason.report.unwrap_or_else(|| cause.to_string()),
             };
         }
-        if let Cause::Lacking(_) = cause {
+        if let Cause::OutOfResource(_) = cause {
             return Error::OutOfResource {
                 rank: peer.0,
                 host,

@@ -26,7 +26,9 @@ pub struct Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.report, self.cause) {
-            (Some(report), Cause::Starved(_)) => write!(f, "its process reports: {report}"),
+            (Some(report), Cause::PeerOutOfResource(_)) => {
+                write!(f, "its process reports: {report}")
+            }
             (
                 Some(report),
                 Cause::ProcessExited | Cause::Silent(_) | Cause::Closed | Cause::Reported,

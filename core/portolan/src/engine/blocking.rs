@@ -6,7 +6,7 @@ use super::wait::FIRST_TURNS;
 use super::{Awaited, Engine, Inbox, Inner, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
-use portolan_proto::{HeldId, OpId, PeerId, SendSpec, Want, Wanted};
+use portolan_proto::{HeldId, OpId, PeerId, RecvFilter, SendSpec, WaitingRecv};
 use portolan_sys::usage;
 
 impl Engine {

@@ -118,11 +118,11 @@ impl Carry for Engine {
         if self.has_more || self.full_mask != 0 || !self.inner.pending.is_empty() {
             return Pending::Urgent;
         }
-        match self.inner.core.left() {
-            portolan_proto::Left::Nothing if !self.is_on_guard() => Pending::Nothing,
-            portolan_proto::Left::Nothing => Pending::Patient,
-            portolan_proto::Left::Unacknowledged => Pending::Patient,
-            portolan_proto::Left::Unsent => Pending::Urgent,
+        match self.inner.core.pending_work() {
+            portolan_proto::PendingWork::None if !self.is_on_guard() => Pending::Nothing,
+            portolan_proto::PendingWork::None => Pending::Patient,
+            portolan_proto::PendingWork::Unacknowledged => Pending::Patient,
+            portolan_proto::PendingWork::Unsent => Pending::Urgent,
         }
     }
 
@@ -164,7 +164,7 @@ impl Engine {
         }
         let turns = self.inner.turn.wrapping_sub(begin);
         self.inner.carried_turns = self.inner.carried_turns.wrapping_add(turns);
-        self.inner.core.look_for_left();
+        self.inner.core.refresh_pending_work();
         match (self.pending(), has_moved) {
             (Pending::Nothing, _) => Carried::Done,
             (_, true) => Carried::Moved,

@@ -110,7 +110,7 @@ impl Inner {
         let is_region = |op| matches!(self.ops.kind(op), Some(OpKind::Region));
         let mut peers = self.core.unfinished_peers();
         self.undelivered_sends(begin).all(|(_, op)| is_region(op))
-            && !peers.any(|peer| self.core.owes_messages(peer))
+            && !peers.any(|peer| self.core.has_unacked_messages(peer))
     }
 
     /// Returns the peers with undelivered messages that delay closing. The process began to close

@@ -151,14 +151,14 @@ impl Engine {
     ) {
         let inner = &mut self.inner;
         let failure = match inner.core.peer_status(peer) {
-            PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => Some(cause),
+            PeerStatus::Failed(cause @ (Cause::ProcessExited | Cause::Violation(_))) => Some(cause),
             _ => match inner.submit_remote(peer, op, spec, call) {
                 Ok(()) => None,
                 Err(_) => Some(Cause::NoPath),
             },
         };
         if let Some(cause) = failure {
-            inner.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
+            inner.complete_send(op, peer, Err(OpError::PeerFailed(peer, cause)));
         }
         self.settle();
     }

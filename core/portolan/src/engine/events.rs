@@ -8,7 +8,7 @@ use crate::checksum;
 use crate::ops::{OpKind, Owner};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
-use portolan_proto::{Dest, Event, LinkId, OpError, OpId, PeerId, PeerStatus, WholeDest, copy};
+use portolan_proto::{Dest, Event, LinkId, MessageDest, OpError, OpId, PeerId, PeerStatus, copy};
 use portolan_sys::usage;
 
 /// Message to pull from a peer's memory.
@@ -60,8 +60,8 @@ impl Inner {
                 };
                 let bytes = &frame.head[whole.off..whole.off + whole.len];
                 match (whole.dest, open) {
-                    (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
-                    (WholeDest::Held, _) => usage::count_copy(),
+                    (MessageDest::Waiting, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
+                    (MessageDest::Held, _) => usage::count_copy(),
                     _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
                 }
                 if !lossless {
@@ -229,7 +229,7 @@ impl Inner {
                     len,
                 });
             }
-            Event::BufferWanted { port, peer, len } => {
+            Event::BufferNeeded { port, peer, len } => {
                 self.allocate_buffer(handlers, port, peer, len)
             }
             Event::PortUnopened { port, peer } => self.note_unopened(port, peer),

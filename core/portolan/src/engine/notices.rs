@@ -38,7 +38,7 @@ impl Engine {
             (info.has_ended, info.has_left) = (true, ended.is_success);
             self.inner.ended_count += 1;
             self.receive_all();
-            self.give_up_for_good(peer, Cause::ProcessGone);
+            self.give_up_for_good(peer, Cause::ProcessExited);
         }
         self.handle_inquiry_replies();
         self.explain_if_requested();
@@ -69,7 +69,7 @@ impl Engine {
 
     fn on_notice(&mut self, link: LinkId, notice: Notice) {
         match notice {
-            Notice::PeerDied(rank) => self.on_departure(PeerId(rank), link, Cause::ProcessGone),
+            Notice::PeerDied(rank) => self.on_departure(PeerId(rank), link, Cause::ProcessExited),
             Notice::PeerClosed(rank) => self.on_departure(PeerId(rank), link, Cause::Closed),
             Notice::PeerShortage { peer, shortage } => {
                 if let Some(info) = self.inner.peers.get_mut(peer as usize) {

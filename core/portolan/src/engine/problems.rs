@@ -166,7 +166,7 @@ impl Inner {
     /// Returns the error of an operation for the program.
     pub(crate) fn op_error(&self, op: OpId, error: OpError) -> Error {
         match error {
-            OpError::PeerGone(peer, cause) => self.peer_error(peer, cause),
+            OpError::PeerFailed(peer, cause) => self.peer_error(peer, cause),
             OpError::Truncated { message_len } => {
                 let (port, source) = match self.ops.kind(op) {
                     Some(OpKind::Recv { port, source }) => (port.number, source),
@@ -261,11 +261,11 @@ impl Engine {
             .as_ref()
             .is_some_and(|info| info.watched_since.is_some());
         let exhausted = info.and_then(|info| info.exhausted.take());
-        if exhausted.is_none() && cause == Cause::ProcessGone && is_awaited {
+        if exhausted.is_none() && cause == Cause::ProcessExited && is_awaited {
             self.await_report(peer);
         }
         self.inner
-            .give_up(peer, exhausted.map_or(cause, Cause::Starved));
+            .give_up(peer, exhausted.map_or(cause, Cause::PeerOutOfResource));
     }
 
     /// Reports that this process has run out of a resource that its connection with `peer` needs:
@@ -279,6 +279,6 @@ impl Engine {
         if let Some(info) = self.inner.peers.get_mut(peer.0 as usize) {
             info.report = Some(what.into());
         }
-        self.give_up_for_good(peer, Cause::Lacking(shortage.resource.summary()));
+        self.give_up_for_good(peer, Cause::OutOfResource(shortage.resource.summary()));
     }
 }

@@ -110,7 +110,7 @@ impl Inner {
         refused: Refused,
     ) -> Result<Submitted, Error> {
         match refused {
-            Refused::Gone(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
+            Refused::PeerFailed(cause @ (Cause::ProcessExited | Cause::Violation(_))) => {
                 Err(self.peer_error(peer, cause))
             }
             Refused::Unknown | Refused::PeerFailed(_) => {

@@ -22,7 +22,7 @@ use std::io::IoSlice;
 /// Receive calls per connection and turn, and the bytes of each. They limit how long other messages
 /// wait. The second limit applies during a sequence of short messages.
 const RECEIVE_BUDGET: (usize, usize) = (2, usize::MAX);
-const RECEIVE_BUDGET_LATENCY: (usize, usize) = (1, PART_LEN_HURRIED);
+const RECEIVE_BUDGET_LATENCY: (usize, usize) = (1, PART_LEN_MAX_LATENCY_SENSITIVE);
 
 /// Consecutive TCP timeouts after which the content is sent on a path. One may be a lost tail; two
 /// are half a second without progress.

@@ -4,7 +4,7 @@
 use super::{Inbox, Inner};
 use crate::error::Error;
 use crate::ops::{OpKind, Owner, Received};
-use portolan_proto::{Admitted, MatchBits, OpId, PeerId, WholeDest};
+use portolan_proto::{Admitted, MatchBits, MessageDest, OpId, PeerId};
 use portolan_sys::usage;
 
 impl Inner {

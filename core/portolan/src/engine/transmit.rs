@@ -134,7 +134,7 @@ impl Engine {
         };
         let turn = self.inner.turn;
         let in_latency_mode = self.inner.in_latency_mode();
-        self.inner.core.set_hurried(in_latency_mode);
+        self.inner.core.set_latency_sensitive(in_latency_mode);
         self.has_more = false;
         // First peer that yielded to other peers in this flush.
         let mut yielded = None;

@@ -10,7 +10,7 @@ use super::{Engine, Inner};
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::liveness::{Liveness, PeerState};
-use portolan_proto::liveness::{Loss, PLAIN_PERIOD, Rhythm, Signs, Watch, Word};
+use portolan_proto::liveness::{AgentReport, Loss, PLAIN_PERIOD, Rhythm, Signs, Watch};
 use portolan_proto::{Cause, Instant, LinkId, OpError, PeerId, PeerStatus};
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ impl Engine {
         if matches!(status, PeerStatus::Up | PeerStatus::Unknown) {
             info.is_opening = false;
         }
-        let heard = self.inner.core.last_heard(peer).unwrap_or_default();
+        let heard = self.inner.core.last_seen(peer).unwrap_or_default();
         self.check_peer(peer, now, heard.max(since), is_other_probed)
     }
 
@@ -166,8 +166,8 @@ impl Engine {
         // The first probe of the doubted peer, or its answer, may have been lost.
         if info.is_doubted {
             let watch = info.watch.get_or_insert_default();
-            if now.since(watch.asked_at()) >= DOUBT_PROBE_INTERVAL {
-                watch.note_asked(now);
+            if now.since(watch.queried_at()) >= DOUBT_PROBE_INTERVAL {
+                watch.note_query(now);
                 liveness.probe(peer);
             }
         }
@@ -193,41 +193,41 @@ impl Engine {
         let rhythm = self.inner.rhythm(is_other_probed);
         let info = &mut self.inner.peers[peer.0 as usize];
         let signs = Signs {
-            heard: heard.max(answer.probed_at),
+            last_seen: heard.max(answer.probed_at),
             is_near,
             is_opening: info.is_opening,
-            answered: (answer.probed_at > Instant::default())
+            last_reply: (answer.probed_at > Instant::default())
                 .then_some((answer.probed_at, answer.idle)),
         };
         let since = info.watched_since.unwrap_or_default();
         let watch = info.watch.get_or_insert_default();
-        if answer.probed_at > watch.heard().max(since) {
+        if answer.probed_at > watch.last_seen().max(since) {
             self.inner.delays.note(answer.delay);
         }
         let (patience, delays) = (&self.inner.patience, &mut self.inner.delays);
-        let step = watch.look(now, &signs, patience, delays, rhythm);
+        let verdict = watch.check(now, &signs, patience, delays, rhythm);
         let opening_for = watch.opening_for();
-        if step.ask {
+        if verdict.query {
             liveness.probe(peer);
             // Also send a request of the protocol: a peer that has given up this session answers
             // so.
             self.inner.core.probe_peer(peer);
         }
         if let Some(launch) = &mut self.launch
-            && step.inquire
+            && verdict.inquire
         {
             launch.inquire(peer.0, now.as_nanos());
         }
         // Silence of a peer that was never heard from means that the addresses are wrong. `P9.11`
         let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up
             || answer.probed_at > Instant::default();
-        match step.loss {
+        match verdict.loss {
             Some(Loss::Silent) if is_met => self.lose_silent(peer),
             Some(Loss::Unopened) => self.give_up_unreached(peer, opening_for),
             _ if self.is_refused(peer, opening_for) => self.give_up_unreached(peer, opening_for),
             _ => {}
         }
-        step.ask
+        verdict.query
     }
 
     /// Gives up a peer that has been silent for too long.
@@ -247,7 +247,7 @@ impl Engine {
             };
             let sent = Instant::from_nanos(reply.asked);
             if let Some(watch) = &mut info.watch {
-                watch.on_word(sent, reply.state.into());
+                watch.on_report(sent, reply.state.into());
             }
             self.inner.delays.note(self.inner.now.since(sent));
         }
@@ -334,10 +334,10 @@ impl Inner {
             step: sleep * 5 / 4,
             // Earlier if another peer is probed now, so that several peers wake this process no
             // more often than one.
-            ask_after: if is_other_probed {
-                ask_after / 2
+            query_after: if is_other_probed {
+                query_after / 2
             } else {
-                ask_after
+                query_after
             },
         }
     }
@@ -369,12 +369,12 @@ impl Inner {
         let seconds = watch
             .map_or(Duration::ZERO, Watch::silent_for)
             .as_secs_f64();
-        let agent = match watch.and_then(|watch| watch.word(now)) {
-            Some(Word::Running) => {
+        let agent = match watch.and_then(|watch| watch.report(now)) {
+            Some(AgentReport::Running) => {
                 "; its host's agent reports that it runs: check the network between the hosts"
             }
-            Some(Word::Stopped) => "; its host's agent reports that it is stopped",
-            Some(Word::Starting) => "; its host's agent reports that it is starting",
+            Some(AgentReport::Stopped) => "; its host's agent reports that it is stopped",
+            Some(AgentReport::Starting) => "; its host's agent reports that it is starting",
             None if self.patience.has_agents && self.patience.fixed.is_none() => {
                 "; its host's agent does not answer either"
             }

@@ -11,7 +11,7 @@ use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionKind, Endpoin
 /// A message of the connection protocol.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) word: ConnectionWord,
+    pub(super) kind: ConnectionKind,
     pub(super) endpoint_id: EndpointId,
     pub(super) data: Box<[u8]>,
 }
@@ -50,13 +50,13 @@ impl Channel {
     /// Sends a message. It fits any socket's send buffer, which holds nothing else.
     pub(super) fn send(
         &mut self,
-        word: ConnectionKind,
+        kind: ConnectionKind,
         endpoint_id: EndpointId,
         data: &[u8],
     ) -> io::Result<()> {
         let mut bytes = [0; CONNECTION_LEN_MAX];
         let frame = ConnectionFrame {
-            kind: word,
+            kind,
             endpoint_id,
             data,
         };
@@ -71,7 +71,7 @@ impl Channel {
                 Err(_) => return Received::End(None),
                 Ok(Some((frame, len))) => {
                     let frame_read = Frame {
-                        word: frame.word,
+                        kind: frame.kind,
                         endpoint_id: frame.endpoint_id,
                         data: frame.data.into(),
                     };

@@ -425,7 +425,7 @@ impl Inner {
             Ok(false) => return,
             Ok(true) => connection
                 .channel
-                .send(ConnectionWord::Request, *own.as_bytes(), data),
+                .send(ConnectionKind::Request, *own.as_bytes(), data),
             Err(error) => Err(error),
         };
         connection.phase = Phase::Requested;
@@ -437,10 +437,10 @@ impl Inner {
     }
 
     fn on_reply(&mut self, at: usize, frame: Frame) {
-        let peer = match frame.word {
-            ConnectionWord::Reject => return self.fail(at, Errno::CONNREFUSED, frame.data),
-            ConnectionWord::Accept => EndpointAddress::from_bytes(&frame.endpoint_id).ok(),
-            ConnectionWord::Request => None,
+        let peer = match frame.kind {
+            ConnectionKind::Reject => return self.fail(at, Errno::CONNREFUSED, frame.data),
+            ConnectionKind::Accept => EndpointAddress::from_bytes(&frame.endpoint_id).ok(),
+            ConnectionKind::Request => None,
         };
         let (Some(peer), Some(Slot::Connection(connection))) = (peer, self.slots.get_mut(at))
         else {

@@ -69,7 +69,7 @@ impl Request {
             && let Some(mut channel) = self.channel.take()
         {
             // A requester that has disconnected gets no reply.
-            let _ = channel.send(ConnectionWord::Reject, [0; ENDPOINT_ID_LEN], data);
+            let _ = channel.send(ConnectionKind::Reject, [0; ENDPOINT_ID_LEN], data);
         }
     }
 
@@ -85,7 +85,7 @@ impl Request {
     ) -> Result<(Channel, EndpointAddress), Errno> {
         let aborted = Errno(libc::ECONNABORTED);
         let mut channel = self.channel.take().ok_or(aborted)?;
-        let sent = channel.send(ConnectionWord::Accept, *own.as_bytes(), data);
+        let sent = channel.send(ConnectionKind::Accept, *own.as_bytes(), data);
         sent.map_err(|_| aborted)?;
         Ok((channel, self.peer))
     }

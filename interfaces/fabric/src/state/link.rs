@@ -309,7 +309,7 @@ mod tests {
         let (mut stream, _) = server.accept().unwrap();
         let mut bytes = [0; CONNECTION_LEN_MAX];
         let reply = ConnectionFrame {
-            word: ConnectionWord::Accept,
+            kind: ConnectionKind::Accept,
             endpoint_id: *address.as_bytes(),
             data: b"",
         };

@@ -14,7 +14,7 @@ use portolan_bench::Path;
 pub(super) const GAIN_MIN: f64 = 0.05;
 
 /// Largest number of steps that the protocol's table holds.
-const LONE_STEPS: usize = 6;
+const SINGLE_STEPS: usize = 6;
 
 /// Derives the choices from the model and the measurements.
 pub(super) fn choices(model: &Model, measured: &[(Path, Points)]) -> Choices {
@@ -112,7 +112,7 @@ fn lone_steps(udp: &PathModel, points: &Points) -> Vec<LonePieces> {
     while steps.last().is_some_and(|step| step.call_len == 0) {
         steps.pop();
     }
-    steps.truncate(LONE_STEPS);
+    steps.truncate(SINGLE_STEPS);
     steps
 }
 

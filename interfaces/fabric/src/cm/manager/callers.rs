@@ -233,7 +233,7 @@ fn request_event(caller: Caller, received: Received, listener: &Listener) -> Opt
     let Received::Frame(frame) = received else {
         return None;
     };
-    if frame.word != ConnectionWord::Request {
+    if frame.kind != ConnectionKind::Request {
         return None;
     }
     let peer = EndpointAddress::from_bytes(&frame.endpoint_id).ok()?;

@@ -58,7 +58,7 @@ fn wait_for_request(server: &Server) -> ReadEvent {
 /// Connects as the endpoint `id` and sends a request that contains a number.
 fn send_request(server: &Server, id: Id, number: u8) -> TcpStream {
     let mut caller = caller(server);
-    let request = frame(ConnectionWord::Request, id, &[number]);
+    let request = frame(ConnectionKind::Request, id, &[number]);
     caller.write_all(&request).unwrap();
     caller
 }

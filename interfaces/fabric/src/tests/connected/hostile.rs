@@ -14,13 +14,13 @@ use crate::cm::DropReason;
 use crate::tests::harness::PATIENCE;
 
 pub(super) fn frame(
-    word: ConnectionKind,
+    kind: ConnectionKind,
     endpoint_id: [u8; ENDPOINT_ID_LEN],
     data: &[u8],
 ) -> Vec<u8> {
     let mut bytes = [0; CONNECTION_LEN_MAX];
     let len = ConnectionFrame {
-        kind: word,
+        kind,
         endpoint_id,
         data,
     }
@@ -143,7 +143,7 @@ fn excess_data_ends_the_connection() {
 fn peer_process_exit_is_a_shutdown() {
     let server = Server::listening();
     let (endpoint, id) = some_address();
-    let (caller, accepted) = accepted_caller(&server, &frame(ConnectionWord::Request, id, b""));
+    let (caller, accepted) = accepted_caller(&server, &frame(ConnectionKind::Request, id, b""));
     let mut got = [0];
     assert_eq!(accepted.recv(&mut got, 1), 0);
     drop((endpoint, caller));
@@ -165,8 +165,8 @@ fn connect_error_for_reply(bytes: &[u8]) -> i32 {
     let len = server.read(&mut request).unwrap();
     let (request, _) = ConnectionFrame::parse(&request[..len]).unwrap().unwrap();
     assert_eq!(
-        (request.word, request.data),
-        (ConnectionWord::Request, &b"hello"[..])
+        (request.kind, request.data),
+        (ConnectionKind::Request, &b"hello"[..])
     );
     server.write_all(bytes).unwrap();
     drop(server);
@@ -178,7 +178,7 @@ fn connect_error_for_reply(bytes: &[u8]) -> i32 {
 #[test]
 fn invalid_reply_fails_the_connect() {
     let (_endpoint, id) = some_address();
-    let no_address = frame(ConnectionWord::Accept, [0xa5; ENDPOINT_ID_LEN], b"");
+    let no_address = frame(ConnectionKind::Accept, [0xa5; ENDPOINT_ID_LEN], b"");
     assert_eq!(connect_error_for_reply(b""), libc::ECONNRESET);
     assert_eq!(
         connect_error_for_reply(b"HTTP/1.0 400 Bad Request\r\n"),
@@ -187,7 +187,7 @@ fn invalid_reply_fails_the_connect() {
     assert_eq!(connect_error_for_reply(&no_address), libc::EPROTO);
     assert_eq!(connect_error_for_reply(&no_address[..30]), libc::ECONNRESET);
     assert_eq!(
-        connect_error_for_reply(&frame(ConnectionWord::Request, id, b"")),
+        connect_error_for_reply(&frame(ConnectionKind::Request, id, b"")),
         libc::EPROTO
     );
 }

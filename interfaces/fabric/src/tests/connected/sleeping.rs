@@ -24,7 +24,7 @@ fn wakes_when_its_peer_hangs_up(tell: impl FnOnce(&Server, &Side)) {
     let server = Server::listening();
     // A killed process sends nothing on its session.
     let (endpoint, id) = some_address();
-    let (caller, accepted) = accepted_caller(&server, &frame(ConnectionWord::Request, id, b""));
+    let (caller, accepted) = accepted_caller(&server, &frame(ConnectionKind::Request, id, b""));
     let mut got = [0];
     assert_eq!(accepted.recv(&mut got, 7), 0);
     wait_until_idle(&accepted);
