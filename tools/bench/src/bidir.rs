@@ -165,7 +165,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn both_ends_send_their_last_window_in_the_same_turn() {
+    fn both_ends_send_their_last_window_in_the_same_iteration() {
         let spec = Spec {
             pace: Pace::Iterations(3),
             ..crate::tests::spec(crate::spec::Program::TcpPingpong, 1 << 30)

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lies_beyond_the_noise_is_a_change() {
+    fn differences_within_noise_are_no_change() {
         let of = |rows: Vec<Row>| Report {
             results: rows,
             ..report()

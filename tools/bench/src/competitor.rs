@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_installed_is_named_with_its_package() {
+    fn missing_library_error_names_its_package() {
         let said = "x.c:9:10: fatal error: ucp/api/ucp.h: No such file or directory";
         assert!(is_missing(&UCX, said) && !is_missing(&LIBFABRIC, said));
         assert!(is_missing(&LIBFABRIC, "ld: cannot find -lfabric"));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_compiler_it_is_said_each_time() {
+    fn missing_compiler_is_reported_each_time() {
         let mut programs = Programs {
             compiler: "no-such-compiler",
             ..Programs::default()
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_rows_where_it_has_a_way() {
+    fn libraries_have_rows_on_supported_paths_only() {
         use Competitor::{LibfabricRxd, LibfabricShm, LibfabricTcp, Ucx};
         let on = |path| {
             [LibfabricTcp, LibfabricRxd, LibfabricShm, Ucx].map(|one: Competitor| one.takes(path))

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_become_job_options() {
+    fn conditions_become_job_options() {
         let conditions = Conditions {
             placement: Some(Placement::Speculative),
             schedule: Some(Schedule::Fair),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_the_same_for_all_systems() {
+    fn network_conditions_apply_to_all_systems() {
         let conditions = Conditions {
             placement: Some(Placement::Auto),
             loss_ppm: 1,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_survive_their_json_and_defaults_leave_no_trace() {
+    fn conditions_round_trip_through_json_without_defaults() {
         let conditions = Conditions {
             placement: Some(Placement::Bounce),
             ..Conditions::default()

@@ -88,7 +88,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn names_survive_and_long_ones_are_refused() {
+    fn congestion_names_round_trip_and_long_ones_are_rejected() {
         let bbr = Congestion::try_from("bbr".to_owned()).expect("short");
         let text = serde_json::to_string(&bbr).expect("serializes");
         assert_eq!(text, "\"bbr\"");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_can_be_set() {
+    fn available_congestion_controls_can_be_set() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
         for everywhere in [false, true] {

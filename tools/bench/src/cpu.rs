@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_seen_and_sleep_is_not() {
+    fn cpu_time_counts_work_but_not_sleep() {
         let mut meter = Meter::default();
         meter.turn(1);
         burn(Duration::from_millis(5));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_is_too_few() {
+    fn one_iteration_is_too_few() {
         let mut meter = Meter::default();
         assert_eq!(meter.s_per_gb(), None);
         meter.turn(100);

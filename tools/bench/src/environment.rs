@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steal_is_a_share_of_the_time_between() {
+    fn steal_is_a_share_of_elapsed_time() {
         let at = |steal: u64, idle: u64| {
             let stat = format!("cpu  10 0 10 {idle} 0 0 0 {steal} 0 0\ncpu0 1 2 3\n");
             Stolen::parse(&stat).expect("a line")
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_in_no_report() {
+    fn report_omits_the_token() {
         let of = |line: &str| shown(line.split(' ').map(str::to_owned)).join(" ");
         assert_eq!(
             of("bench --token abc --client h"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_tells_is_picked() {
+    fn environment_is_parsed_from_system_files() {
         assert_eq!(
             frequency("cpu MHz\t\t: 2000.5\ncpu MHz : 2500\n"),
             Some(2500.0)

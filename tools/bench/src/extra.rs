@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_is_averaged_and_what_is_counted_is_added() {
+    fn measurements_are_averaged_and_counts_added() {
         let round = |value: f64, count: u64| Extra {
             cpu: Some(Cpu {
                 sender_s_per_gb: value,

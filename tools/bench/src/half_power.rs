@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_best_is_found_between_two_sizes() {
+    fn half_power_point_is_interpolated() {
         let sizes: Vec<u32> = (4..24).map(|shift| 1 << shift).collect();
         let [point] = &of(&rows(&sizes))[..] else {
             panic!("one series")
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn few_sizes_are_no_series() {
+    fn too_few_sizes_are_no_series() {
         assert!(of(&rows(&[8, 64, 1024])).is_empty());
     }
 }

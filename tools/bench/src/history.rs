@@ -68,7 +68,7 @@ mod tests {
     use crate::schema::tests::report;
 
     #[test]
-    fn a_line_has_a_median_by_name() {
+    fn history_line_maps_names_to_medians() {
         let line = history_line(&report()).expect("serializes");
         assert!(!line.contains('\n'));
         let json: serde_json::Value = serde_json::from_str(&line).expect("JSON");

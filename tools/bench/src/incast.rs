@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_word_fits() {
+    fn longest_token_fits() {
         let word = Word::Send {
             messages: u32::MAX,
             seq: u64::MAX,

@@ -477,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slope_is_that_of_the_line() {
+    fn slope_is_fitted_to_the_line() {
         let line = |x: f64| (x, 7.0 + 0.25 * x);
         let slope_of = slope(&[line(1.0), line(2.0), line(10.0)]).expect("a line");
         assert!((slope_of - 0.25).abs() < 1e-12);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_the_way_of_a_message() {
+    fn sum_is_the_one_way_time() {
         let rounds = [1.0, 3.0, 2.0].map(|us| LogP {
             l_us: us,
             os_us: 0.5,

@@ -92,7 +92,7 @@ mod tests {
     use crate::schema::tests::report;
 
     #[test]
-    fn a_sum_that_is_off_is_told() {
+    fn inconsistent_sum_is_reported() {
         let row = |l_us| Row {
             metric: Metric::Logp,
             p50_us: 10.0,

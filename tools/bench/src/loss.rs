@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_drops_below_the_threshold() {
+    fn loss_program_drops_below_the_threshold() {
         assert_eq!(
             loss_program(10_000),
             "4,32 0 0 4294963256,53 1 0 42949672,6 0 0 2,6 0 0 0"
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_not_a_lab_s_are_left_alone() {
+    fn loss_is_only_added_in_a_lab() {
         let error = Loss::apply(&[Place::loopback()], 1, true)
             .err()
             .expect("refused");

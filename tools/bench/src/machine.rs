@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_right_around_leap_days() {
+    fn dates_handle_leap_days() {
         assert_eq!(date(Duration::ZERO), "1970-01-01T00:00:00Z");
         assert_eq!(
             date(Duration::from_secs(951_782_399)),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_and_hypervisor_are_read() {
+    fn processor_and_hypervisor_are_parsed() {
         let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2.5GHz\nflags\t\t: fpu vme\n";
         assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Some CPU @ 2.5GHz"));
         assert_eq!(hypervisor(cpuinfo), "none");

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_rounded_up_to_whole_turns() {
+    fn count_is_rounded_up_to_whole_iterations() {
         let mut turns = 0;
         let shape = Turn::round_trips(64);
         let sample = drive(Pace::Iterations(100), shape, |_| {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_final_turn_is_the_last() {
+    fn only_the_final_iteration_is_last() {
         let mut seen = Vec::new();
         let shape = Turn::one_way(1);
         drive(Pace::Iterations(3), shape, |last| {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_ends() {
+    fn timed_loop_ends() {
         let shape = Turn::one_way(1);
         let sample = drive(Pace::Seconds(0.01), shape, |_| Ok(())).expect("no turn fails");
         assert!(sample.iterations > 0);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_per_message_and_in_microseconds() {
+    fn times_are_in_microseconds_per_message() {
         let shape = Turn::round_trips(5);
         let mut times = histogram().expect("its bounds are sound");
         for turn_ns in [10_000_000, 20_000_000, 30_000_000] {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_turn_is_passed_on() {
+    fn iteration_error_is_returned() {
         let shape = Turn::one_way(1);
         let error = drive(Pace::Iterations(5), shape, |_| anyhow::bail!("lost"));
         assert_eq!(error.expect_err("fails").to_string(), "lost");

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_stamped_verifies() {
+    fn stamped_message_verifies() {
         for flags in [Flags::FIRST, Flags::LAST] {
             let mut message = vec![0xa5; 1000];
             stamp(&mut message, 77, flags);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_byte_is_noticed() {
+    fn damaged_byte_is_detected() {
         for damaged in [0, 1, 500, 999] {
             let mut message = vec![0; 1000];
             stamp(&mut message, 0, Flags::LAST);
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_out_of_turn_is_noticed() {
+    fn out_of_order_message_is_detected() {
         let mut message = [0; 8];
         stamp(&mut message, 9, Flags::NONE);
         assert!(verify(&message, 10).is_err());
     }
 
     #[test]
-    fn a_buffer_left_over_from_the_first_message_is_not_the_last() {
+    fn stale_buffer_of_the_first_message_is_detected() {
         let (mut first, mut last) = ([0; 64], [0; 64]);
         stamp(&mut first, 0, Flags::FIRST);
         stamp(&mut last, 0, Flags::LAST);

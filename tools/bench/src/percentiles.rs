@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_in_microseconds() {
+    fn tail_is_in_microseconds() {
         let tail = Tail::of(&times());
         let is_near = |us: f64, wanted: f64| (us / wanted - 1.0).abs() < 0.002;
         assert!(
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_has_an_interval_a_round_and_is_read_by_the_format_s_own_reader() {
+    fn log_has_one_interval_per_round_and_parses() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut logs = Logs::new(Some(directory.path().join("new")));
         let sample = Sample {

@@ -213,14 +213,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_processors_are_understood() {
+    fn processor_ranges_are_parsed() {
         assert_eq!(parse_range("3").collect::<Vec<_>>(), [3]);
         assert_eq!(parse_range("3-5").collect::<Vec<_>>(), [3, 4, 5]);
         assert!(parse_range("").next().is_none());
     }
 
     #[test]
-    fn each_physical_core_comes_before_a_second_thread_of_one() {
+    fn physical_cores_come_before_their_second_threads() {
         let pairs = |cpu: usize| vec![cpu & !1, cpu | 1];
         assert_eq!(spread(&[0, 1, 2, 3, 5], pairs), [0, 2, 5, 1, 3]);
         let halves = |cpu: usize| vec![cpu % 2, cpu % 2 + 2];
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_does_not_exist_is_an_error() {
+    fn missing_namespace_is_an_error() {
         let place = Place {
             netns: Some("portolan-no-such-host".into()),
             ..Place::loopback()

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_to_be_compared_stand_together() {
+    fn compared_rows_are_adjacent() {
         let rows = plan("pingpong --path packet,udp --limits --vs tcp", 64);
         let names: Vec<_> = rows.iter().map(|row| (row.system, row.path)).collect();
         let of = |path| [("portolan", path), ("limit", path), ("tcp", path)];
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn network_paths_share_the_measurement_of_tcp_and_shm_has_its_own() {
+    fn network_paths_share_the_tcp_measurement() {
         let rows = plan("pingpong --path all --vs tcp", 64);
         let tcp = |m: &&Measurement| m.program == Program::TcpPingpong;
         let count = 2 * Congestion::offered(false).len();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mpi_has_a_row_over_portolan_and_one_of_its_own_that_network_paths_share() {
+    fn mpi_has_a_portolan_row_and_a_shared_row_of_its_own() {
         let rows = plan("pingpong --path packet,udp,shm,xdp --mpi openmpi,mpich", 64);
         let names: Vec<_> = rows.iter().map(|row| (row.system, row.path)).collect();
         let of = |path| {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn other_libraries_have_a_row_where_they_have_a_way_and_network_paths_share_it() {
+    fn other_libraries_share_their_row_between_network_paths() {
         let line =
             "pingpong --path packet,udp,shm --vs libfabric-tcp,libfabric-rxd,libfabric-shm,ucx";
         let rows = plan(line, 64);
@@ -378,13 +378,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_longer_than_a_frame_has_no_bare_packet_row() {
+    fn message_longer_than_a_frame_has_no_packet_row() {
         let rows = plan("pingpong --path packet --limits", 1501);
         assert_eq!(rows.len(), 1);
     }
 
     #[test]
-    fn the_limit_of_a_stream_is_bare_tcp_with_or_without_lent_pages() {
+    fn stream_limit_is_plain_tcp_with_or_without_zero_copy() {
         let rows = plan("stream --path stream --limits --vs tcp", 64 << 10);
         let limit = rows.iter().find(|row| row.system == "limit").expect("one");
         for program in [Program::TcpLent, Program::TcpStream(Wait::Spin)] {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_auto_is_the_better_of_the_network_paths() {
+    fn auto_limit_is_the_better_network_path() {
         let rows = plan("rate --path auto --limits", 8);
         let limit = rows
             .iter()

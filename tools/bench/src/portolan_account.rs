@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_column_is_found_by_its_name() {
+    fn udp_column_is_found_by_name() {
         let snmp = "Tcp: RcvbufErrors\nTcp: 9\nUdp: InDatagrams RcvbufErrors SndbufErrors\n\
                     Udp: 5 17 3\nUdpLite: RcvbufErrors\nUdpLite: 8\n";
         assert_eq!(udp_column(snmp, RECEIVE_BUFFER_ERRORS), 17);

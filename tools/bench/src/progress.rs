@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_counts_and_never_breaks() {
+    fn progress_line_counts_and_does_not_wrap() {
         let mut progress = Progress::new(12);
         progress.shown = false;
         progress.begin("one");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_left_is_that_of_what_was_done() {
+    fn remaining_time_is_extrapolated() {
         let mut progress = Progress::new(11);
         assert_eq!(progress.left(Duration::from_secs(9)), "");
         progress.begun = 2;

@@ -65,7 +65,7 @@ mod tests {
     use crate::schema::tests::report;
 
     #[test]
-    fn an_mpi_over_portolan_is_related_to_the_same_mpi_by_itself() {
+    fn mpi_over_portolan_is_compared_with_its_own_transport() {
         let row = |system: &str, p50_us| Row {
             system: system.into(),
             p50_us,
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_related_to_the_same_system_and_placement_without() {
+    fn lossy_row_is_compared_with_the_same_row_without_loss() {
         let row = |placement, loss_ppm, mbytes_per_s| Row {
             metric: Metric::Stream,
             conditions: Conditions {

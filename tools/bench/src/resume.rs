@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_taken_over_when_every_row_has_all_rounds() {
+    fn size_is_reused_if_every_row_is_complete() {
         let of = |report: &Report, size, rows_wanted: &[Wanted]| {
             rows(report, (Metric::Pingpong, size), rows_wanted).map(|(rows, _)| rows.len())
         };
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_is_refused_by_its_difference() {
+    fn results_of_another_machine_are_rejected() {
         let earlier = report().machine;
         assert_eq!(check(&earlier, &earlier), Ok(()));
         let other = Machine {

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_way_of_a_stream_is_the_one_with_more_bytes() {
+    fn stream_limit_is_the_variant_with_more_bytes() {
         let outcome = run(
             &wanted()[..1],
             (Metric::Stream, 1 << 20),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_named_once_and_not_repeated() {
+    fn failing_row_is_reported_once_and_not_repeated() {
         let mut calls = 0;
         let outcome = run(
             &wanted()[1..],
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_before_a_stop_is_kept() {
+    fn completed_rounds_survive_a_stop() {
         let calls = std::cell::Cell::new(0);
         let stopped = || calls.get() >= 4;
         // A round has three variants. The fourth measurement is interrupted.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_even_numbers_lie_between() {
+    fn median_of_even_count_is_the_mean_of_the_middle() {
         assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
         assert_eq!(median(vec![]), 0.0);
     }

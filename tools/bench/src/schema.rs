@@ -201,7 +201,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_report_survives_its_json() {
+    fn report_round_trips_through_json() {
         let text = serde_json::to_string(&report()).expect("serializes");
         assert_eq!(
             serde_json::from_str::<Report>(&text).expect("parses"),
@@ -210,7 +210,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_names_that_scripts_rely_on_are_there() {
+    fn json_has_the_documented_keys() {
         let json = serde_json::to_value(report()).expect("serializes");
         assert_eq!(json["schema"], 1);
         assert_eq!(json["machine"]["site"], "lab");
@@ -226,7 +226,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_row_with_the_contract_s_fields_alone_is_read() {
+    fn row_with_only_required_fields_is_parsed() {
         let text = r#"{"system":"tcp","path":"udp","metric":"rate","size":8,"iterations":1,
             "p50_us":1.0,"p99_us":1.0,"mean_us":1.0,"mbytes_per_s":0.0,"msgs_per_s":1.0}"#;
         let row: Row = serde_json::from_str(text).expect("parses");

@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_are_bounded_in_messages_and_in_bytes() {
+    fn windows_are_bounded_by_messages_and_bytes() {
         assert_eq!(window(1), 64);
         assert_eq!(window(64 << 10), 64);
         assert_eq!(window(1 << 20), 16);

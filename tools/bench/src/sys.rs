@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_keeps_the_borders_of_its_datagrams() {
+    fn batch_preserves_datagram_boundaries() {
         let (a, b) = (
             UdpSocket::bind("127.0.0.1:0"),
             UdpSocket::bind("127.0.0.1:0"),

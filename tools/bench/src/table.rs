@@ -259,7 +259,7 @@ mod tests {
     use crate::schema::tests::report;
 
     #[test]
-    fn ratios_are_taken_within_path_and_size() {
+    fn ratios_compare_rows_of_one_path_and_size() {
         let mut report = report();
         let limit = report.results[0].clone();
         let portolan = Row {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_read_as_they_are_written() {
+    fn sizes_are_formatted_as_they_are_parsed() {
         assert_eq!(
             [size(8), size(1024), size(3 << 20), size(1500)],
             ["8", "1k", "3M", "1500"]

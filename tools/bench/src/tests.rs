@@ -165,7 +165,7 @@ fn both_directions_at_once() {
 }
 
 #[test]
-fn the_loops_of_logp() {
+fn logp_loops() {
     for program in [Program::TcpLogp, Program::UdpLogp, Program::PacketLogp] {
         match run(program, 64) {
             Ok(sample) => {
@@ -181,13 +181,13 @@ fn the_loops_of_logp() {
 }
 
 #[test]
-fn an_end_that_cannot_work_says_why() {
+fn failing_end_reports_the_reason() {
     let error = run(Program::PacketPingpong(Intake::Ring), 4000).expect_err("longer than a frame");
     assert!(format!("{error:#}").contains("1500"), "{error:#}");
 }
 
 #[test]
-fn sizes_too_small_for_the_metric_are_refused() {
+fn sizes_too_small_for_the_metric_are_rejected() {
     use clap::Parser;
     #[derive(Parser)]
     struct Line {

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn middle_halves_that_overlap_are_not_distinguishable() {
+    fn overlapping_interquartile_ranges_are_not_distinguishable() {
         let verdict = |one: &[f64], other: &[f64]| {
             let versus = compare(&row(one), &row(other)).expect("figures");
             versus.distinguishable

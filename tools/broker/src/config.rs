@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_up_and_the_rest_has_defaults() {
+    fn names_are_resolved_and_missing_fields_have_defaults() {
         let text = "[[nic]]\ninterface = 'eth0'\ngroups = ['root']\n\
                     [[nic]]\ninterface = 'eth1'\ngroups = ['*']\nendpoints = 8\n";
         let config = Config::parse(text).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn invalid_config_is_rejected_by_name() {
         let nic = "[[nic]]\ninterface = 'eth0'\ngroups = ['*']\n";
         assert!(error_of("").contains("[[nic]]"));
         assert!(error_of("sockets = 3").contains("sockets"));

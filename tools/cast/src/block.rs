@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_survives_the_wire_and_nonsense_is_refused() {
+    fn block_round_trips_and_invalid_bytes_are_rejected() {
         let head = Head {
             kind: Kind::Data,
             coding: Coding::Zstd,

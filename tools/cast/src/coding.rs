@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_back_as_they_were() {
+    fn blocks_round_trip() {
         let mut decoder = Decoder::default();
         for len in [0, 1, 100_000, BLOCK_LEN] {
             let bytes = vec![7; len as usize];
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lengths_take_no_memory() {
+    fn oversized_lengths_do_not_allocate() {
         let mut decoder = Decoder::default();
         let bomb = zstd_of(&vec![0; 64 << 20]);
         let mut refused = |raw_len, coding, payload: &[u8]| {

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_below() {
+    fn names_cannot_leave_the_directory() {
         let root = Path::new("/target");
         for bad in ["/etc/passwd", "../x", "a/../../x", "./x", "a/.."] {
             assert!(below(root, bad.as_bytes()).is_err(), "{bad}");

@@ -632,13 +632,13 @@ mod tests {
     use super::is_over;
 
     #[test]
-    fn a_source_tells_of_its_end_though_all_others_have_theirs_and_are_gone() {
+    fn source_completes_after_all_receivers_have_left() {
         assert!(!is_over(true, false, true));
         assert!(is_over(true, true, true) && is_over(true, true, false));
     }
 
     #[test]
-    fn a_source_whose_others_are_gone_without_having_all_ends() {
+    fn source_ends_if_all_receivers_fail() {
         assert!(is_over(false, false, true));
         assert!(!is_over(false, false, false) && !is_over(false, true, false));
     }

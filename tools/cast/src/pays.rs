@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_network_is_made_faster() {
+    fn slow_network_turns_compression_on() {
         let mut cast = Cast::new(0.5, 2.0, 9.0, 400_000);
         assert!(cast.send(400) > 0.99);
     }
 
     #[test]
-    fn what_is_fast_already_is_left_alone() {
+    fn fast_network_or_slow_source_leaves_compression_off() {
         // The network is faster than compression.
         assert!(Cast::new(0.5, 2.0, 1.0, 400_000).send(400) < 0.2);
         // The source's own thread is the slowest, so not even samples are compressed.
@@ -225,19 +225,19 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_do_not_shrink_go_raw_but_for_samples() {
+    fn incompressible_blocks_are_sent_raw_except_samples() {
         assert!(Cast::new(0.5, 2.0, 9.0, 1 << 20).send(400) < 0.2);
     }
 
     #[test]
-    fn where_hosts_are_the_slowest_it_would_only_cost() {
+    fn slow_receivers_leave_compression_off() {
         let mut cast = Cast::new(0.5, 2.0, 4.0, 400_000);
         cast.hosts = 10.0;
         assert!(cast.send(400) < 0.01);
     }
 
     #[test]
-    fn it_follows_a_network_that_changes() {
+    fn compression_follows_the_network_speed() {
         let mut cast = Cast::new(0.5, 2.0, 9.0, 200_000);
         assert!(cast.send(400) > 0.99);
         cast.network = 0.6;

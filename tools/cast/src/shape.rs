@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_as_deep_as_it_is_long() {
+    fn chain_depth_is_its_length() {
         let depth = |degree, size| Shape { degree, size }.depth();
         assert_eq!(
             (depth(1, 9), depth(2, 9), depth(8, 9), depth(1, 1)),

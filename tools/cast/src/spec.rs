@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_takes_its_place_in_names() {
+    fn host_placeholder_is_replaced() {
         let expanded = |text: &[u8]| expand(text, "n7");
         assert_eq!(expanded(b"/x/%h.img"), b"/x/n7.img");
         assert_eq!(expanded(b"100%% %h%h %z %"), b"100% n7n7 %z %");

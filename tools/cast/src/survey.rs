@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_few_blocks_has_a_cost() {
+    fn path_with_few_blocks_has_a_cost() {
         for last in [1, WARMING - 1, WARMING, WARMING + 1] {
             let mut tally = Tally::start();
             (1..=last).for_each(|block| tally.add(10, WARMING_TIME, block == last));
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_path_is_warm_after_a_while() {
+    fn fast_path_becomes_warm() {
         let mut tally = Tally::start();
         let early = WARMING_TIME - Duration::from_millis(1);
         (0..100).for_each(|_| tally.add(10, early, false));
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn no_machine_is_in_two_pairs_at_once() {
+    fn machine_is_in_one_pair_at_a_time() {
         for names in [
             &b"abcdefg"[..],
             b"abcdef",

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_ends_and_brings_everybody_what_it_is_for() {
+    fn every_operation_completes_with_its_result() {
         for shape in SHAPES {
             for count in 1..=17 {
                 for root in [0, count - 1, count / 2] {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_bytes_go_as_the_algorithms_send() {
+    fn byte_counts_match_the_algorithms() {
         // One message for each member but the root.
         assert_eq!(sent(Shape::Broadcast, 8, 100), 700);
         // Seven eighths of the data in the parts of the tree: 4, 2 and 1 of eight, at each level.

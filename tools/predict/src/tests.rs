@@ -147,13 +147,13 @@ fn assert_close(value: f64, expected: f64) {
 }
 
 #[test]
-fn a_message_takes_work_latency_and_work() {
+fn message_takes_overheads_and_latency() {
     let scripts = [script().compute(10).send(1, 1), script().receive(0)];
     assert_close(takes_us(scripts, &network()), 10.0 + 1.0 + 5.0 + 2.0);
 }
 
 #[test]
-fn a_ping_pong_takes_a_delay_for_each_message() {
+fn ping_pong_takes_one_delay_per_message() {
     let (mut one, mut other) = (script(), script());
     for _ in 0..10 {
         one = one.send(1, 1).receive(1);
@@ -163,13 +163,13 @@ fn a_ping_pong_takes_a_delay_for_each_message() {
 }
 
 #[test]
-fn a_message_that_is_there_already_is_only_work() {
+fn arrived_message_costs_only_overhead() {
     let scripts = [script().send(1, 1), script().compute(100).receive(0)];
     assert_close(takes_us(scripts, &network()), 102.0);
 }
 
 #[test]
-fn messages_one_behind_the_other_keep_the_gap() {
+fn consecutive_messages_are_one_gap_apart() {
     let scripts = [
         script().send(1, 1).send(1, 1),
         script().receive(0).receive(0),
@@ -179,7 +179,7 @@ fn messages_one_behind_the_other_keep_the_gap() {
 }
 
 #[test]
-fn messages_of_two_senders_keep_the_gap_at_their_receiver() {
+fn messages_of_two_senders_are_one_gap_apart_at_the_receiver() {
     let scripts = [
         script().receive(1).receive(2),
         script().send(0, 1),
@@ -190,7 +190,7 @@ fn messages_of_two_senders_keep_the_gap_at_their_receiver() {
 }
 
 #[test]
-fn a_long_message_waits_until_it_is_asked_for() {
+fn rendezvous_waits_for_the_receive() {
     let long = 2001;
     // 20 µs for the 2000 bytes beyond the first.
     let delay_us = 8.0 + 20.0;
@@ -202,7 +202,7 @@ fn a_long_message_waits_until_it_is_asked_for() {
 }
 
 #[test]
-fn without_progress_a_long_message_waits_for_the_calls_of_both() {
+fn rendezvous_without_progress_waits_for_calls_at_both_ends() {
     let scripts = || {
         [
             script().isend(1, 2001, 1).compute(300).complete(1, None),
@@ -220,7 +220,7 @@ fn without_progress_a_long_message_waits_for_the_calls_of_both() {
 }
 
 #[test]
-fn receives_meet_sends_in_the_order_in_which_they_were_posted() {
+fn receives_match_sends_in_posted_order() {
     // The receiver completes its second receive first; the first message is the late one.
     let scripts = [
         script().compute(50).send(1, 1).send(1, 1),
@@ -235,7 +235,7 @@ fn receives_meet_sends_in_the_order_in_which_they_were_posted() {
 }
 
 #[test]
-fn an_exchange_in_one_call_goes_both_ways_at_once() {
+fn sendrecv_transfers_both_directions_at_once() {
     let exchange = |other| {
         let matching = WORLD;
         script().call(&[
@@ -255,7 +255,7 @@ fn an_exchange_in_one_call_goes_both_ways_at_once() {
 }
 
 #[test]
-fn a_barrier_holds_all_until_the_last_has_come() {
+fn barrier_waits_for_the_last_process() {
     let scripts = [
         script().compute(100).collective(Shape::Barrier, 2, 0),
         script().collective(Shape::Barrier, 2, 0),
@@ -267,7 +267,7 @@ fn a_barrier_holds_all_until_the_last_has_come() {
 }
 
 #[test]
-fn collective_operations_of_other_groups_do_not_meet() {
+fn collective_operations_of_other_groups_do_not_match() {
     let collective = |group| Action::Collective {
         shape: Shape::Barrier,
         group,
@@ -285,7 +285,7 @@ fn collective_operations_of_other_groups_do_not_meet() {
 }
 
 #[test]
-fn a_broadcast_has_its_root_s_length_and_a_nonblocking_one_ends_with_its_request() {
+fn broadcast_has_the_root_length_and_ibcast_completes_its_request() {
     let long = 200;
     let broadcast = |bytes, request| Action::Collective {
         shape: Shape::Broadcast,
@@ -303,7 +303,7 @@ fn a_broadcast_has_its_root_s_length_and_a_nonblocking_one_ends_with_its_request
 }
 
 #[test]
-fn remote_operations_are_done_at_the_fence() {
+fn one_sided_operations_complete_at_the_fence() {
     let fence = |script: Script| script.call(&[Action::Fence]);
     let remote = Action::Remote {
         to: 1,
@@ -324,7 +324,7 @@ fn remote_operations_are_done_at_the_fence() {
 }
 
 #[test]
-fn processes_of_one_host_use_its_memory() {
+fn local_processes_use_shared_memory() {
     let scripts = [
         script().send(1, 1),
         script().receive(0).send(2, 1),
@@ -345,7 +345,7 @@ fn processes_of_one_host_use_its_memory() {
 }
 
 #[test]
-fn what_bounds_a_program_is_what_it_would_save_most_of() {
+fn bottleneck_is_the_largest_saving() {
     let exchange = |bytes, times| {
         let (mut one, mut other) = (script().compute(1), script().compute(1));
         for _ in 0..times {
@@ -372,7 +372,7 @@ fn what_bounds_a_program_is_what_it_would_save_most_of() {
 }
 
 #[test]
-fn the_smallest_network_that_will_do_is_within_a_twentieth_of_the_best() {
+fn smallest_sufficient_network_is_within_five_percent_of_the_best() {
     let scripts = [
         script().compute(1000).send(1, 1),
         script().compute(1000).receive(0),
@@ -402,7 +402,7 @@ fn with_latency(l_us: f64) -> Network {
 }
 
 #[test]
-fn messages_without_their_other_end_are_counted_and_do_not_hold_anybody() {
+fn unmatched_messages_are_counted_and_do_not_block() {
     let scripts = [script().send(1, 5000), script().receive(2), script()];
     let replayer = Replayer::new(&trace(scripts)).unwrap();
     assert_eq!(replayer.unmatched_count(), 2);
@@ -410,7 +410,7 @@ fn messages_without_their_other_end_are_counted_and_do_not_hold_anybody() {
 }
 
 #[test]
-fn sends_that_have_to_return_unreceived_are_told_where_they_do_not() {
+fn sends_that_rely_on_buffering_are_reported() {
     let scripts = [
         script().send(1, 900).receive(1),
         script().send(0, 900).receive(0),
@@ -432,7 +432,7 @@ fn sends_that_have_to_return_unreceived_are_told_where_they_do_not() {
 }
 
 #[test]
-fn traces_that_make_no_sense_are_refused() {
+fn invalid_traces_are_rejected() {
     assert_eq!(
         Replayer::new(&Trace::default()).unwrap_err(),
         TraceError::Empty
@@ -461,7 +461,7 @@ fn traces_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn parameters_between_measured_lengths_are_between_theirs() {
+fn parameters_are_interpolated_between_measured_lengths() {
     let mut network = network();
     network.points.push(Point {
         bytes: 101,
@@ -483,7 +483,7 @@ fn parameters_between_measured_lengths_are_between_theirs() {
 }
 
 #[test]
-fn networks_that_make_no_sense_are_refused() {
+fn invalid_networks_are_rejected() {
     let check = |change: fn(&mut Network)| {
         let mut network = network();
         change(&mut network);
@@ -506,7 +506,7 @@ fn networks_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn the_papers_networks_have_the_times_that_it_printed() {
+fn networks_of_the_paper_have_its_times() {
     let networks = of_the_paper();
     for (network, (latency_us, mbytes_per_s)) in
         networks
@@ -520,7 +520,7 @@ fn the_papers_networks_have_the_times_that_it_printed() {
 }
 
 #[test]
-fn a_slower_wire_bounds_the_bandwidth_and_adds_its_time() {
+fn slower_wire_bounds_bandwidth_and_adds_latency() {
     let software = network();
     let gigabit = software.over_wire(1.0);
     assert_eq!(gigabit.check(), Ok(()));

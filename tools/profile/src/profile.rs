@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_add_up_to_no_more_than_the_time_there_was() {
+    fn estimates_do_not_exceed_the_elapsed_time() {
         let mut calls = times([3.0, 1.0]);
         fit(&mut calls, 2.0);
         assert_eq!(calls, times([1.5, 0.5]));

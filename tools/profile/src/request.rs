@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_read_as_it_was_written() {
+    fn request_round_trips() {
         let request = Request {
             events: 1000,
             directory: PathBuf::from("/tmp/a:b"),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_become_what_is_replayed_in_nanoseconds_from_the_beginning() {
+    fn calls_become_replay_events_in_nanoseconds() {
         let records = [
             record_with(0, &[call(kind::SENT, 0, 1)]),
             record_with(1, &[call(kind::RECEIVED, 1, 0)]),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_a_record_or_without_room_is_noted() {
+    fn missing_and_full_records_are_noted() {
         let mut record = record_with(0, &[call(kind::SENT, 0, 1)]);
         record[64..72].copy_from_slice(&7_u64.to_ne_bytes());
         let directory = tempfile::tempdir().unwrap();
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn records_without_events_are_refused_with_the_remedy() {
+    fn records_without_events_are_rejected() {
         let directory = directory_of([record_with(0, &[]), record_with(1, &[])]);
         let told = read_runs(directory.path()).unwrap_err().to_string();
         assert!(told.contains("--events"), "{told}");
     }
 
     #[test]
-    fn functions_move_data_as_their_names_say() {
+    fn data_direction_follows_the_function_name() {
         let cases = [
             ("MPI_Bcast", Shape::Broadcast),
             ("MPI_Ibcast_c", Shape::Broadcast),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_source_that_is_included_is_there() {
+    fn every_included_source_exists() {
         let own = |line: &str| {
             line.strip_prefix("#include \"")
                 .map(|rest| rest.replace('"', ""))
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_built_once_and_again_for_another_mpi() {
+    fn library_is_built_once_per_mpi() {
         let room = tempfile::tempdir().unwrap();
         let cache = room.path().join("cache");
         let log = room.path().join("log");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_that_refuses_is_quoted_and_leaves_nothing() {
+    fn compiler_error_is_quoted_and_leaves_no_file() {
         let room = tempfile::tempdir().unwrap();
         let cache = room.path().join("cache");
         let script = "echo 'In file x:' >&2; echo 'x.c:1: error: no mpi.h' >&2; exit 1";
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_the_users() {
+    fn cache_belongs_to_the_user() {
         let some = |path: &str| Some(OsString::from(path));
         let own = PathBuf::from("/x/portolan/profile");
         assert_eq!(cache(some("/x"), some("/home/a")), Some(own));

@@ -105,7 +105,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn libraries_have_charts_of_their_own_with_a_colour_each() {
+    fn each_library_has_a_chart_and_a_colour() {
         let mut rows = Vec::new();
         for size in [8, 64, 1024] {
             for system in ["portolan", "tcp", "libfabric-tcp", "libfabric-rxd", "ucx"] {

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn each_length_of_frames_is_a_line_and_the_caption_says_what_it_costs() {
+    fn each_frame_length_is_a_line_and_the_caption_has_its_cost() {
         let mut rows = Vec::new();
         for size in [1024, 65536] {
             let stream = |len: u32, rate: f64| {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_ways_of_a_message_are_told_with_where_they_cross() {
+    fn message_variants_are_listed_with_their_crossover() {
         let way = |variant: &str, size: u64, rate: f64| {
             let told = json!({"variant": variant, "mbytes_per_s": rate});
             let system = if size < 65536 {

@@ -115,7 +115,7 @@ fn assert_well_formed(text: &str) {
 }
 
 #[test]
-fn a_full_report_gives_all_charts_and_each_is_well_formed() {
+fn full_report_has_all_charts_well_formed() {
     let charts = draw(&full());
     let names: Vec<_> = charts.iter().map(|(name, _)| *name).collect();
     let all = [
@@ -140,7 +140,7 @@ fn a_full_report_gives_all_charts_and_each_is_well_formed() {
 }
 
 #[test]
-fn a_system_has_one_line_however_many_paths_it_is_compared_on() {
+fn system_has_one_line_on_several_paths() {
     let latency = &draw(&full())[0].1;
     assert_eq!(latency.matches("\nTCP\n").count(), 1, "{latency}");
     let loss = &draw(&full())[3].1;
@@ -149,12 +149,12 @@ fn a_system_has_one_line_however_many_paths_it_is_compared_on() {
 }
 
 #[test]
-fn the_same_figures_give_the_same_bytes() {
+fn output_is_deterministic() {
     assert_eq!(draw(&full()), draw(&full()));
 }
 
 #[test]
-fn the_model_stands_beside_the_measurement() {
+fn model_is_drawn_beside_the_measurement() {
     let row = |len: u64| {
         json!({"path": "udp", "len": len, "variant": "usual", "kind": "lone", "predicted_us": 5.0,
             "measured_us": 6.0, "error": 0.1, "fitted": true})
@@ -169,7 +169,7 @@ fn the_model_stands_beside_the_measurement() {
 }
 
 #[test]
-fn names_from_the_file_cannot_break_a_chart_or_the_page() {
+fn names_from_the_file_are_escaped() {
     let evil = |size| row("<script>\"&", "udp", "half_rtt", size, &json!({}));
     let json = report(vec![evil(1), evil(64)]);
     for (_, svg) in draw(&json) {
@@ -181,7 +181,7 @@ fn names_from_the_file_cannot_break_a_chart_or_the_page() {
 }
 
 #[test]
-fn a_page_needs_nothing_from_elsewhere_and_says_the_answer_first() {
+fn page_is_self_contained_and_starts_with_the_answer() {
     let report: Report = serde_json::from_value(full()).expect("a report");
     let page = page(&of(vec![report.clone(), report])).replace('\u{a0}', " ");
     assert_well_formed(&page);
@@ -201,7 +201,7 @@ fn a_page_needs_nothing_from_elsewhere_and_says_the_answer_first() {
 }
 
 #[test]
-fn each_mpi_has_charts_of_its_own_with_its_own_ways_once() {
+fn each_mpi_has_its_own_charts() {
     let mut rows = Vec::new();
     for size in [8, 1024] {
         for path in ["packet", "udp", "shm"] {
@@ -232,7 +232,7 @@ fn each_mpi_has_charts_of_its_own_with_its_own_ways_once() {
 }
 
 #[test]
-fn casts_are_a_line_a_system_with_the_median_of_its_runs() {
+fn casts_have_a_line_per_system_with_medians() {
     let cast = |system: &str, hosts: u32, rate: f64| json!({"system": system, "hosts": hosts, "mbytes_per_s": rate});
     let casts = json!([
         cast("portolan chain", 8, 90.0),
@@ -261,7 +261,7 @@ fn casts_are_a_line_a_system_with_the_median_of_its_runs() {
 }
 
 #[test]
-fn an_empty_report_is_a_page_that_says_so() {
+fn empty_report_is_stated_on_the_page() {
     let report: Report = serde_json::from_value(report(vec![])).expect("a report");
     let page = page(&of(vec![report]));
     assert_well_formed(&page);
@@ -297,7 +297,7 @@ fn disturbed() -> Report {
 }
 
 #[test]
-fn losses_and_settings_are_drawn_of_the_messages_that_they_were_measured_with() {
+fn loss_and_settings_charts_use_the_measured_sizes() {
     let figures = figures::of_bench(&disturbed());
     let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
     for name in ["loss", "interference", "stream"] {
@@ -309,7 +309,7 @@ fn losses_and_settings_are_drawn_of_the_messages_that_they_were_measured_with() 
 }
 
 #[test]
-fn what_was_counted_stands_below_what_papers_counted() {
+fn counts_are_listed_below_those_of_papers() {
     let report = disturbed();
     let tables = papers::tables(&data::Data { report: &report });
     let now = |title: &str| {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_fit_and_digits_are_no_more_than_are_worth() {
+    fn values_have_a_fitting_unit_and_three_digits() {
         assert_eq!(
             [0.065, 0.3217, 2.9341, 14.49, 356.7, 1234.0, 2e6].map(time),
             [

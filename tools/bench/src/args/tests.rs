@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn size_list_is_sorted_and_without_repetition() {
+fn size_list_is_sorted_and_deduplicated() {
     assert_eq!(
         "1M, 64,8,1k,64".parse(),
         Ok(SizeList(vec![8, 64, 1024, 1 << 20]))
@@ -13,7 +13,7 @@ fn size_list_is_sorted_and_without_repetition() {
 }
 
 #[test]
-fn size_list_refuses_what_is_no_size() {
+fn size_list_rejects_invalid_sizes() {
     for text in [
         "",
         "8,",
@@ -34,7 +34,7 @@ fn size_list_refuses_what_is_no_size() {
 }
 
 #[test]
-fn seconds_refuse_nonsense() {
+fn seconds_reject_invalid_values() {
     assert_eq!(seconds("0.5"), Ok(0.5));
     for text in ["0", "-1", "nan", "inf", "x", "3601"] {
         assert!(seconds(text).is_err(), "{text}");
@@ -54,7 +54,7 @@ fn parse(line: &str) -> Result<BenchArgs, clap::Error> {
 }
 
 #[test]
-fn all_paths_are_measured_once_each() {
+fn each_path_is_measured_once() {
     let args = parse("pingpong --path udp,all --vs tcp,udp --limits").expect("valid");
     assert_eq!(
         args.paths(),
@@ -65,7 +65,7 @@ fn all_paths_are_measured_once_each() {
 }
 
 #[test]
-fn every_placement_has_a_row_once() {
+fn each_placement_has_one_row() {
     let args = parse("stream --placement all,bounce").expect("valid");
     let conditions = args.conditions(Metric::Stream, Path::Udp);
     assert_eq!(conditions.len(), 3);
@@ -82,7 +82,7 @@ fn every_placement_has_a_row_once() {
 }
 
 #[test]
-fn every_proof_of_frames_has_a_row_on_networks() {
+fn each_authentication_has_a_row_on_network_paths() {
     let args = parse("pingpong stream --auth none,token,aead --path all").expect("valid");
     for metric in [Metric::Pingpong, Metric::Stream] {
         let on = |path| args.conditions(metric, path);
@@ -98,7 +98,7 @@ fn every_proof_of_frames_has_a_row_on_networks() {
 }
 
 #[test]
-fn raw_ethernet_by_a_broker_stands_beside_that_by_privilege() {
+fn broker_adds_a_raw_ethernet_row() {
     let args = parse("pingpong --path packet,udp --broker").expect("valid");
     let of = |path| args.conditions(Metric::Pingpong, path);
     let brokers: Vec<bool> = of(Path::Packet).iter().map(|one| one.broker).collect();
@@ -107,7 +107,7 @@ fn raw_ethernet_by_a_broker_stands_beside_that_by_privilege() {
 }
 
 #[test]
-fn frames_cut_short_stand_beside_others_on_udp_alone() {
+fn shorter_frames_add_a_row_on_udp_only() {
     let args = parse("pingpong --path udp,packet --frame-len-max 512,1024").expect("valid");
     let of = |path| args.conditions(Metric::Pingpong, path);
     let lens: Vec<u32> = of(Path::Udp).iter().map(|one| one.frame_len_max).collect();
@@ -116,7 +116,7 @@ fn frames_cut_short_stand_beside_others_on_udp_alone() {
 }
 
 #[test]
-fn what_is_disturbed_stands_beside_what_is_not() {
+fn loss_and_interference_add_rows() {
     let args = parse("stream --loss 1,0.5 --interfere 100").expect("valid");
     let of = |path| args.conditions(Metric::Stream, path).len();
     assert_eq!((of(Path::Udp), of(Path::Shm)), (6, 1));
@@ -140,7 +140,7 @@ fn what_is_disturbed_stands_beside_what_is_not() {
 }
 
 #[test]
-fn options_that_would_have_no_effect_are_refused() {
+fn options_without_effect_are_rejected() {
     for line in [
         "rate --loss 1",
         "pingpong --interfere 100",
@@ -173,13 +173,13 @@ fn options_that_would_have_no_effect_are_refused() {
 }
 
 #[test]
-fn unknown_placements_are_refused_with_the_known_ones() {
+fn unknown_placement_error_lists_the_valid_ones() {
     let error = parse("stream --placement guess").expect_err("refused");
     assert!(error.to_string().contains("possible values"), "{error}");
 }
 
 #[test]
-fn a_time_and_a_count_exclude_each_other() {
+fn seconds_and_iterations_are_mutually_exclusive() {
     assert!(parse("rate --seconds 2 --iterations 5").is_err());
     assert!(parse("rate --iterations 0").is_err());
     assert!(parse("--limits").is_err(), "a metric is required");
@@ -190,7 +190,7 @@ fn a_time_and_a_count_exclude_each_other() {
 }
 
 #[test]
-fn a_client_has_no_paths_within_its_host() {
+fn client_measures_no_local_paths() {
     let args = parse("pingpong --path all --client h").expect("valid");
     assert_eq!(args.paths(), [Path::Packet, Path::Udp, Path::Auto]);
     assert!(args.check().is_ok());

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn files_namespaces_and_roles_are_never_the_client_s_choice() {
+    fn client_cannot_choose_files_namespaces_or_roles() {
         let mut told = spec(Program::TcpPingpong, 64);
         told.shared = Some(PathBuf::from("/etc/passwd"));
         told.program_file = Some(PathBuf::from("/bin/sh"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_between_two_hosts_are_refused() {
+    fn local_rows_are_rejected() {
         for program in [
             Program::ShmPingpong(Lines::One),
             Program::Portolan(Metric::Pingpong, Path::Shm),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_bounds_is_refused() {
+    fn out_of_bounds_requests_are_rejected() {
         let good = spec(Program::TcpPingpong, 64);
         let long = Spec {
             pace: Pace::Seconds(1e9),

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_of_one_token_and_one_nonce() {
+    fn code_depends_on_token_and_nonce() {
         let code = mac("secret", "1");
         assert!(verify(&code, "secret", "1"));
         for (token, nonce) in [("other", "1"), ("secret", "2")] {

@@ -246,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn marks_arrive_and_the_last_turn_is_known() {
+    fn marks_arrive_and_mark_the_last_iteration() {
         assert!(carry(Marks::single(), Marks::single(), 8, 5));
         assert!(carry(Marks::records(3), Marks::records(3), 50, 5));
     }
 
     #[test]
-    fn pieces_arrive_and_the_last_turn_is_known() {
+    fn pieces_arrive_and_mark_the_last_iteration() {
         let (sender, receiver) = (Pieces::new(5000, 1500), Pieces::new(5000, 1500));
         let units = sender.turn_units().expect("its own");
         assert_eq!(units, 64 * 4);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_unit_is_noticed() {
+    fn lost_unit_is_detected() {
         let (mut sender, mut receiver) = (Marks::records(2), Marks::records(2));
         sender.begin_turn(false);
         let mut unit = [0; 32];

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_arrives_after_the_warm_up_counts_even_if_no_message_is_whole() {
+    fn partial_messages_after_warm_up_count() {
         let mut tally = Tally::new(Pace::Seconds(1.0), 1_000_000);
         let start = Instant::now();
         assert!(!tally.is_over(start + Duration::from_secs(100)), "no byte");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_is_a_goodput_of_zero() {
+    fn no_data_is_zero_goodput() {
         let mut tally = Tally::new(Pace::Seconds(1.0), 1000);
         tally.add(1);
         let warm = Instant::now() + Duration::from_secs(1);

@@ -40,7 +40,7 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn a_chain_goes_at_the_rate_of_one_link_and_a_tree_at_its_share() {
+fn chain_has_the_rate_of_a_link_and_tree_shares_it() {
     let rates = cluster(9);
     let model = model(&rates, 1 << 30);
     for (degree, rate) in [(1, 117e6), (2, 117e6 / 2.0), (8, 117e6 / 8.0)] {
@@ -52,7 +52,7 @@ fn a_chain_goes_at_the_rate_of_one_link_and_a_tree_at_its_share() {
 }
 
 #[test]
-fn few_bytes_to_many_hosts_go_by_a_tree() {
+fn small_cast_to_many_hosts_uses_a_tree() {
     let rates = cluster(65);
     // A thousandth of the data that suits a chain: its path length dominates the time.
     let chosen = model(&rates, 1 << 20).choose();
@@ -70,7 +70,7 @@ fn few_bytes_to_many_hosts_go_by_a_tree() {
 }
 
 #[test]
-fn the_slowest_resource_is_named() {
+fn slowest_resource_is_named() {
     let mut rates = cluster(4);
     rates[2].write = Some(at(40.0, 0.1));
     let hosts: Vec<String> = (0..4).map(|rank| format!("n{rank}")).collect();
@@ -119,7 +119,7 @@ fn hosts_of_one_machine_share_its_processors_and_disk() {
 /// copies, and the cost of the copies, follow from two of the three rates. The third confirms the
 /// model: the link speed does not matter.
 #[test]
-fn a_faster_wire_does_not_help_where_the_processor_bounds_and_fewer_copies_do() {
+fn faster_wire_does_not_help_if_the_processor_is_the_bottleneck() {
     let rate = |wire: f64, copies: f64| {
         let cost = |cpu: f64| Cost {
             seconds: 1e-6 / wire,
@@ -151,7 +151,7 @@ fn a_faster_wire_does_not_help_where_the_processor_bounds_and_fewer_copies_do() 
 }
 
 #[test]
-fn multicast_leaves_the_source_once_and_reaches_all_in_one_hop() {
+fn multicast_sends_once_in_one_hop() {
     let rates = cluster(65);
     let all = |size| Model {
         multicast: true,

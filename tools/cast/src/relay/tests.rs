@@ -240,7 +240,7 @@ impl Net {
 }
 
 #[test]
-fn everybody_gets_everything_whatever_the_order() {
+fn all_members_receive_all_blocks_in_any_order() {
     for seed in 0..200 {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let shape = Shape {
@@ -261,7 +261,7 @@ fn everybody_gets_everything_whatever_the_order() {
 }
 
 #[test]
-fn those_who_live_get_everything_whoever_dies() {
+fn live_members_receive_all_blocks_despite_failures() {
     for seed in 0..500 {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let shape = Shape {
@@ -295,7 +295,7 @@ fn those_who_live_get_everything_whoever_dies() {
 }
 
 #[test]
-fn one_that_stores_nothing_is_given_up_and_nobody_else() {
+fn only_the_stalled_member_is_dismissed() {
     for seed in 0..100 {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let shape = Shape {
@@ -328,7 +328,7 @@ fn one_that_stores_nothing_is_given_up_and_nobody_else() {
 }
 
 #[test]
-fn an_orphan_without_ancestors_says_so() {
+fn orphan_without_live_ancestors_is_reported() {
     let mut net = Net::new(Shape { degree: 1, size: 3 }, 4, 40);
     let mut random = ChaCha8Rng::seed_from_u64(7);
     for _ in 0..20 {
@@ -342,7 +342,7 @@ fn an_orphan_without_ancestors_says_so() {
 }
 
 #[test]
-fn a_child_gets_only_the_blocks_that_it_lacks() {
+fn child_receives_only_missing_blocks() {
     let now = Instant::now();
     let mut relay = Relay::new(0, Shape { degree: 1, size: 2 }, 16, STALL, now);
     let mut bits = vec![0_u8; 1];

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_and_links_do_not_count() {
+    fn size_excludes_holes_and_links() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         fs::create_dir(root.join("a")).unwrap();

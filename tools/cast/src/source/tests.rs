@@ -50,7 +50,7 @@ fn read_all(root: &Path, hashes: Hashes) -> (Counter, Totals) {
 }
 
 #[test]
-fn no_block_is_longer_than_blocks_are() {
+fn blocks_do_not_exceed_the_block_length() {
     let directory = tempfile::tempdir().unwrap();
     let mut deep = directory.path().to_owned();
     for _ in 0..6 {
@@ -73,7 +73,7 @@ fn no_block_is_longer_than_blocks_are() {
 }
 
 #[test]
-fn attributes_that_do_not_fit_are_left_out_and_told_of() {
+fn oversized_attributes_are_omitted_with_a_warning() {
     let mut out = Counter::default();
     let mut composer = Composer::new(Hashes::None, &mut out);
     let attribute = |number: u8| (vec![b'a' + number], vec![number; 100 << 10]);
@@ -98,7 +98,7 @@ fn attributes_that_do_not_fit_are_left_out_and_told_of() {
 }
 
 #[test]
-fn attributes_travel_where_there_are_any() {
+fn attributes_are_sent_if_present() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     match rustix::fs::setxattr(path, "user.origin", b"genoa", XattrFlags::empty()) {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unfinished_copy_stands_beside_the_target() {
+    fn unfinished_copy_is_beside_the_target() {
         let part = |target: &str| path(Path::new(target)).unwrap();
         assert_eq!(part("/a/b.img"), Path::new("/a/.b.img.portolan-part"));
         let long = "x".repeat(255);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cast_at_a_time_writes_a_part() {
+    fn part_is_locked_by_one_cast() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("part");
         let first = File::create(&path).unwrap();

@@ -140,7 +140,7 @@ fn told(change: impl FnOnce(&mut Vec<u8>)) -> String {
 }
 
 #[test]
-fn a_record_is_read_as_the_shim_lays_it_out() {
+fn record_is_parsed_in_the_layout_of_the_shim() {
     let record = read(&record_of(1)).unwrap();
     assert_eq!((record.rank, record.rank_count, record.pid), (1, 2, 4711));
     assert_eq!((record.end, record.world), (End::Finalized, 77));
@@ -167,7 +167,7 @@ fn a_record_is_read_as_the_shim_lays_it_out() {
 }
 
 #[test]
-fn a_process_that_was_lost_counts_up_to_its_last_sign_of_life() {
+fn killed_process_counts_until_its_last_event() {
     let mut bytes = record_of(0);
     put_u32(&mut bytes, at::FLAGS, 0);
     put_u64(&mut bytes, at::END_TICKS, 0);
@@ -181,7 +181,7 @@ fn a_process_that_was_lost_counts_up_to_its_last_sign_of_life() {
 }
 
 #[test]
-fn what_is_no_record_is_called_so() {
+fn file_that_is_no_record_is_rejected() {
     assert!(read(b"").unwrap_err().to_string().contains("is no record"));
     assert!(told(|bytes| put(bytes, 0, b"\x7fELF")).contains("is no record"));
     assert!(told(|bytes| bytes[7] = b'2').contains("another version"));
@@ -194,7 +194,7 @@ fn what_is_no_record_is_called_so() {
 }
 
 #[test]
-fn a_record_that_was_cut_anywhere_is_refused() {
+fn truncated_record_is_rejected() {
     let whole = record_of(0);
     // Nothing after the peers is read.
     for len in (8..PEERS_OFF + 3 * 56).step_by(61) {
@@ -208,7 +208,7 @@ fn a_record_that_was_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_header_that_contradicts_itself_is_refused() {
+fn inconsistent_header_is_rejected() {
     let cases: [(usize, u64); 6] = [
         (at::OP_COUNT, 257),
         (at::OPS_OFF, u64::MAX - 8),
@@ -235,7 +235,7 @@ fn a_header_that_contradicts_itself_is_refused() {
 /// Changes each byte of the header in turn. The record must then be read or refused without absurd
 /// figures.
 #[test]
-fn no_byte_of_a_header_makes_the_reader_fail() {
+fn corrupt_header_does_not_panic() {
     let whole = record_of(0);
     let mut read_count = 0;
     for place in 0..896 {
@@ -259,7 +259,7 @@ fn no_byte_of_a_header_makes_the_reader_fail() {
 }
 
 #[test]
-fn a_directory_gives_its_records_and_says_what_are_none() {
+fn directory_returns_records_and_names_other_files() {
     let directory = tempfile::tempdir().unwrap();
     let put = |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
     put("1-0.record", &record_of(0));

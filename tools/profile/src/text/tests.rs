@@ -28,7 +28,7 @@ fn line<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn tables_tell_counts_sizes_shares_and_rates() {
+fn tables_show_counts_sizes_shares_and_rates() {
     let text = render(&profile(&[0, 1]));
     let head =
         "program: 2 processes on 1 host, Some MPI 1.0, 2.000 s from MPI_Init to MPI_Finalize";
@@ -57,14 +57,14 @@ fn tables_tell_counts_sizes_shares_and_rates() {
 }
 
 #[test]
-fn who_left_no_record_is_named() {
+fn processes_without_a_record_are_named() {
     let text = render(&profile(&[1]));
     let told = "1 process of 2 left no record, rank 0 first";
     assert!(text.contains(told), "{text}");
 }
 
 #[test]
-fn json_gives_the_same_profile_back() {
+fn profile_round_trips_through_json() {
     let profile = profile(&[0, 1]);
     let json = serde_json::to_string(&profile).unwrap();
     assert_eq!(serde_json::from_str::<Profile>(&json).unwrap(), profile);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_never_touch_and_keep_their_order() {
+    fn labels_do_not_overlap_and_keep_their_order() {
         let wanted = [100.0, 102.0, 101.0, 300.0, 395.0, 399.0];
         let heights = spread(&wanted, 15.0, (10.0, 400.0));
         let mut sorted = heights.clone();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_through_a_box_is_seen() {
+    fn line_through_a_box_is_detected() {
         let area = (10.0, 10.0, 20.0, 20.0);
         assert!(crosses(&[(0.0, 0.0), (30.0, 30.0)], area));
         assert!(!crosses(&[(0.0, 0.0), (30.0, 0.0)], area));

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_written_at_powers_and_nothing_stands_left_of_the_axis() {
+    fn size_axis_labels_powers_within_the_axis() {
         let axis = Axis::logarithmic("message", Unit::Bytes);
         let words = |values: &[f64]| {
             let ticks = scale(&axis, values).ticks(60.0);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn decades_are_written_and_ends_are_free() {
+    fn logarithmic_axis_labels_decades() {
         let axis = Axis::logarithmic("time", Unit::Micros);
         let scale = scale(&axis, &[0.3, 400.0]);
         let words: Vec<String> = scale
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linear_axis_begins_at_nothing() {
+    fn linear_axis_begins_at_zero() {
         let axis = Axis::linear("cost", Unit::SecondsPerGigabyte);
         let scale = scale(&axis, &[0.35, 0.9]);
         assert_eq!(scale.ticks(60.0)[0].1, "0");

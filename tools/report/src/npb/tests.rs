@@ -55,7 +55,7 @@ pub(crate) fn measured() -> Npb {
 }
 
 #[test]
-fn programs_are_answered_for_by_the_most_processes() {
+fn answers_use_the_largest_process_count() {
     assert_eq!(
         answers(&measured()),
         [
@@ -85,7 +85,7 @@ fn programs_are_answered_for_by_the_most_processes() {
 }
 
 #[test]
-fn tables_have_speed_ups_and_counts_with_those_of_collective_operations() {
+fn tables_have_speed_ups_and_collective_counts() {
     let tables = tables(&measured());
     let now = |title: &str| {
         let found = tables.iter().find(|table| table.title.contains(title));
@@ -107,7 +107,7 @@ fn tables_have_speed_ups_and_counts_with_those_of_collective_operations() {
 }
 
 #[test]
-fn charts_show_speed_ups_by_network_and_by_count_and_where_the_time_went() {
+fn charts_show_speed_ups_and_time_by_kind() {
     let json = serde_json::to_value(measured()).unwrap();
     let figures = figures(&json).unwrap();
     let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
@@ -131,7 +131,7 @@ fn charts_show_speed_ups_by_network_and_by_count_and_where_the_time_went() {
 }
 
 #[test]
-fn a_page_tells_what_is_missing_and_needs_no_program() {
+fn page_lists_missing_runs() {
     let page_of = |npb: Npb| {
         page(&Material {
             npbs: vec![npb],

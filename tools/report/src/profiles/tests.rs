@@ -28,7 +28,7 @@ pub(crate) fn profile(count: u32, bytes: u64) -> Value {
 }
 
 #[test]
-fn time_is_stacked_by_rank_and_bytes_are_cells_by_pair() {
+fn time_is_stacked_by_rank_and_bytes_are_a_heat_map() {
     let figures = of_profile(&profile(3, 1000)).unwrap();
     let [time, bytes] = figures.as_slice() else {
         panic!("{figures:?}")
@@ -60,7 +60,7 @@ fn time_is_stacked_by_rank_and_bytes_are_cells_by_pair() {
 }
 
 #[test]
-fn many_ranks_share_rows_and_cells() {
+fn many_ranks_share_rows() {
     let figures = of_profile(&profile(200, 10)).unwrap();
     let Chart::Stacks(stacks) = &figures[0].chart else {
         panic!("{figures:?}")
@@ -77,7 +77,7 @@ fn many_ranks_share_rows_and_cells() {
 }
 
 #[test]
-fn what_sends_nothing_has_no_cells_and_other_json_no_charts() {
+fn empty_profile_has_no_heat_map() {
     let figures = of_profile(&profile(2, 0)).unwrap();
     assert_eq!(figures.len(), 1);
     assert_eq!(of_profile(&profile(0, 0)).unwrap(), []);

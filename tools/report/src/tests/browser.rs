@@ -92,7 +92,7 @@ fn written(room: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_reader_sees_all_of_the_page_on_a_phone_and_on_a_screen_light_and_dark() {
+fn page_fits_phone_and_desktop_in_light_and_dark_mode() {
     let Some(browser) = browser() else {
         eprintln!("SKIPPED: no Chromium here (Debian's package chromium)");
         return;
