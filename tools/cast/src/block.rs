@@ -79,7 +79,7 @@ impl Block {
     /// # Errors
     /// [`Fault::Protocol`] if it is not a block.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Block, Fault> {
-        let malformed = || Fault::Protocol("a message that is no block");
+        let malformed = || Fault::Protocol("an invalid block");
         let at = bytes.len().checked_sub(TRAILER_LEN).ok_or_else(malformed)?;
         let trailer = &bytes[at..];
         let word = |at: usize| {

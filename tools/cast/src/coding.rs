@@ -5,8 +5,8 @@
 //! Received data is not trusted. The decoded length is checked before memory is used for it.
 
 use crate::block::{Block, Coding, TRAILER_LEN};
+use crate::compression::CompressionPolicy;
 use crate::fault::Fault;
-use crate::pays::Pays;
 use crate::spec::BLOCK_LEN;
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 const LEVEL: i32 = 1;
 
 /// Maximum ratio of coded to raw length for a block to be sent compressed.
-const SHRUNK: f64 = 0.95;
+const CODED_RATIO_MAX: f64 = 0.95;
 
 /// Compressor of blocks.
 pub(crate) struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
-    pub(crate) pays: Pays,
+    pub(crate) policy: CompressionPolicy,
 }
 
 impl Encoder {
@@ -29,19 +29,19 @@ impl Encoder {
     /// [`Fault::System`] if there is no memory for it.
     pub(crate) fn new() -> Result<Encoder, Fault> {
         let zstd = zstd::bulk::Compressor::new(LEVEL).map_err(|errno| Fault::System {
-            what: "making room to compress",
+            what: "allocating memory for compression",
             errno,
         })?;
         Ok(Encoder {
             zstd,
-            pays: Pays::default(),
+            policy: CompressionPolicy::default(),
         })
     }
 
     /// Compresses `payload` into `coded` if compression currently pays. Returns true if the result
     /// is shorter, and the time taken.
     pub(crate) fn encode(&mut self, payload: &[u8], coded: &mut Vec<u8>) -> (bool, Duration) {
-        if !self.pays.wants() {
+        if !self.policy.should_compress() {
             return (false, Duration::ZERO);
         }
         let begin = Instant::now();
@@ -51,8 +51,8 @@ impl Encoder {
         let len = len.unwrap_or(payload.len()).min(coded.len());
         coded.truncate(len);
         let took = begin.elapsed();
-        self.pays.on_compressed(payload.len(), len, took);
-        ((len as f64) < SHRUNK * payload.len() as f64, took)
+        self.policy.on_compressed(payload.len(), len, took);
+        ((len as f64) < CODED_RATIO_MAX * payload.len() as f64, took)
     }
 }
 
@@ -71,12 +71,12 @@ impl Decoder {
     pub(crate) fn decode<'a>(&'a mut self, block: &'a Block) -> Result<&'a [u8], Fault> {
         let len = block.head.raw_len as usize;
         if len > BLOCK_LEN as usize {
-            return Err(Fault::Protocol("a block that says it is too long"));
+            return Err(Fault::Protocol("a block with an excessive length"));
         }
         if block.head.coding == Coding::Plain {
             return match block.payload().len() == len {
                 true => Ok(block.payload()),
-                false => Err(Fault::Protocol("a block of another length than it says")),
+                false => Err(Fault::Protocol("a block with a wrong length")),
             };
         }
         self.bytes.resize(len, 0);

@@ -2,7 +2,7 @@
 //! Control messages between the processes of a cast: short messages, mostly to the parent.
 
 use crate::fault::Fault;
-use crate::multicast::Word;
+use crate::multicast::Message;
 use serde::{Deserialize, Serialize};
 
 /// A control message. Block numbers are exclusive upper bounds.
@@ -21,7 +21,7 @@ pub(crate) enum Control {
     /// parent.
     Adopt { old: u32 },
     /// A message about multicast.
-    Multicast(Word),
+    Multicast(Message),
 }
 
 /// Progress of a process.
@@ -44,6 +44,6 @@ impl Control {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Control, Fault> {
-        postcard::from_bytes(bytes).map_err(|_| Fault::Protocol("a control message that is none"))
+        postcard::from_bytes(bytes).map_err(|_| Fault::Protocol("an invalid control message"))
     }
 }

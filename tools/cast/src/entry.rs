@@ -98,7 +98,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Batch, Fault> {
-        postcard::from_bytes(bytes).map_err(|_| Fault::Protocol("a block of entries that is none"))
+        postcard::from_bytes(bytes).map_err(|_| Fault::Protocol("an invalid block of entries"))
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn below(root: &Path, path: &[u8]) -> Result<PathBuf, Fault> {
     let path = Path::new(OsStr::from_bytes(path));
     let is_plain = |component| matches!(component, Component::Normal(_));
     if !path.components().all(is_plain) {
-        return Err(Fault::Protocol("the name of an entry that leads elsewhere"));
+        return Err(Fault::Protocol("an entry path that leaves the target"));
     }
     match path.as_os_str().is_empty() {
         true => Ok(root.to_owned()),

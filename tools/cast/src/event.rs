@@ -106,7 +106,7 @@ pub enum Event {
 impl Event {
     /// Writes the event as one line. Write errors are ignored, because the launcher notices the end
     /// of the process.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn emit(&self) {
         if let Ok(mut line) = serde_json::to_vec(self) {
             line.push(b'\n');
             let _ = std::io::stderr().lock().write_all(&line);

@@ -32,7 +32,8 @@ pub enum Fault {
     },
     /// The source became shorter while it was read.
     #[error(
-        "{path} became shorter while it was read: cast a snapshot, or when nobody writes to it"
+        "{path} became shorter while it was read: cast a snapshot, or stop the program that writes \
+         to it"
     )]
     Shrunk {
         /// Path.
@@ -50,28 +51,28 @@ pub enum Fault {
         errno: io::Error,
     },
     /// A message that no peer of this version sends.
-    #[error("{0}: is portolan of the same version on all hosts?")]
+    #[error("protocol error: {0}; install the same version of portolan on all hosts")]
     Protocol(&'static str),
     /// A block does not have the hash of its sender.
-    #[error("block {seq} is not what was sent: memory or network here is faulty")]
+    #[error("block {seq} was corrupted: check the memory and the network of this host")]
     Corrupt {
         /// Number of the block.
         seq: u64,
     },
     /// The stored data does not have the hash of the source's data.
-    #[error("the copy has another hash than the source: memory here is faulty")]
+    #[error("the copy does not have the hash of the source: check the memory of this host")]
     TotalDiffers,
     /// All possible senders have failed.
-    #[error("the source and all hosts before this one are gone")]
+    #[error("the source and all hosts between it and this one have failed")]
     SourceGone,
     /// The cast continues without this process.
-    #[error("the others went on without this host: {0}")]
+    #[error("the other hosts continued without this one: {0}")]
     Dismissed(String),
     /// A signal ended the process.
     #[error("ended by signal {0}")]
     Signal(i32),
     /// A command of `--pipe` failed.
-    #[error("the command {command:?} ended with {status}")]
+    #[error("the command {command:?} failed: {status}")]
     Command {
         /// The command.
         command: String,
@@ -113,11 +114,13 @@ fn shown_bytes(bytes: &[u8]) -> String {
 
 fn remedy(errno: &io::Error) -> &'static str {
     match errno.kind() {
-        io::ErrorKind::StorageFull => "; make room there, or cast to another disk",
-        io::ErrorKind::QuotaExceeded => "; raise the quota, or remove something",
-        io::ErrorKind::ReadOnlyFilesystem => "; cast to a place that can be written",
-        io::ErrorKind::ResourceBusy => "; unmount it, or end what uses it",
-        io::ErrorKind::PermissionDenied => "; run as a user that may, or cast elsewhere",
+        io::ErrorKind::StorageFull => "; free space on it, or cast to another disk",
+        io::ErrorKind::QuotaExceeded => "; raise the quota, or remove files",
+        io::ErrorKind::ReadOnlyFilesystem => "; cast to a writable file system",
+        io::ErrorKind::ResourceBusy => "; unmount it, or stop the program that uses it",
+        io::ErrorKind::PermissionDenied => {
+            "; run as a user with permission, or cast to another path"
+        }
         _ => "",
     }
 }

@@ -13,6 +13,7 @@
 
 mod block;
 mod coding;
+mod compression;
 mod control;
 mod entry;
 mod event;
@@ -20,8 +21,6 @@ mod fault;
 mod member;
 mod model;
 mod multicast;
-mod nap;
-mod pays;
 mod relay;
 mod shape;
 mod source;
@@ -29,6 +28,7 @@ mod spec;
 mod stages;
 mod survey;
 mod target;
+mod wait;
 
 pub use entry::Totals;
 pub use event::{Bound, Checked, Done, Event};

@@ -6,13 +6,13 @@ use crate::control::Control;
 use crate::entry::Totals;
 use crate::event::{Bound, Checked, Done, Event};
 use crate::fault::Fault;
-use crate::multicast::{self, Desks, Muster, Part, Turn};
-use crate::nap::nap;
+use crate::multicast::{self, Job, Part, Polled, ProbeResult};
 use crate::relay::{Action, Relay};
 use crate::shape::Form;
 use crate::spec::{BLOCK_LEN, Spec};
-use crate::stages::{self, Busy, Desk, Memory, News, Reading, Storing};
+use crate::stages::{self, Busy, Memory, Notice, NoticeReceiver, Reading, Storing};
 use crate::target::Cleanup;
+use crate::wait::wait_for_event;
 use portolan::{Buffer, Error, Lane, Node, PortConfig, Request, Target};
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -69,7 +69,7 @@ pub fn work(spec: &Spec) -> ExitCode {
     Event::Failed {
         why: fault.to_string(),
     }
-    .tell();
+    .emit();
     // Exits without closing the node, so that the others notice the failure and continue at once.
     std::process::exit(match fault {
         Fault::Signal(signal) => 128 + signal,
@@ -93,9 +93,9 @@ struct Member {
     node: Node,
     relay: Relay,
     inbox: Inbox,
-    desk: Desk,
+    notices: NoticeReceiver,
     memory: Memory,
-    spare: Vec<Vec<u8>>,
+    free_buffers: Vec<Vec<u8>>,
     reading: Option<Reading>,
     storing: Option<Storing>,
     /// Posted receives of blocks, oldest first, all from this process, the current or former
@@ -106,7 +106,7 @@ struct Member {
     watches: Vec<(u32, Request)>,
     signals: Signals,
     /// Batch whose missing blocks the source waits for.
-    asked: Option<u32>,
+    pending_batch: Option<u32>,
     /// State of multicast, if it is used.
     multicast: Option<Part>,
     report: Report,
@@ -122,7 +122,7 @@ struct Report {
     before: (u64, u64),
     checked: Option<Checked>,
     /// Set after [`Event::Done`].
-    is_told: bool,
+    is_done_reported: bool,
 }
 
 pub(crate) struct Signals {
@@ -153,36 +153,38 @@ impl Signals {
 impl Member {
     fn join(spec: &Spec, cleanup: &Cleanup) -> Result<Member, Fault> {
         let signals = Signals::take().map_err(|errno| Fault::System {
-            what: "taking signals",
+            what: "installing signal handlers",
             errno,
         })?;
         let mut node = Node::join()?;
         let now = Instant::now();
         let inbox = Inbox::default();
-        let box_of = Arc::clone(&inbox);
+        let inbox_of_handler = Arc::clone(&inbox);
         node.open(DATA, PortConfig::default())?;
         node.open(WATCH, PortConfig::default())?;
         node.open_active(CONTROL, PortConfig::in_place(), move |_, message| {
-            let letter = (message.source(), message.bytes().to_vec());
-            let mut inbox = box_of.lock().unwrap_or_else(PoisonError::into_inner);
-            inbox.push_back(letter);
+            let received = (message.source(), message.bytes().to_vec());
+            let mut inbox = inbox_of_handler
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            inbox.push_back(received);
         })?;
         let mut spec = spec.clone();
-        let desks = Desks {
+        let job = Job {
             node: &mut node,
             inbox: &inbox,
             signals: &signals,
         };
-        let multicast = agree(&mut spec, desks)?;
+        let multicast = agree(&mut spec, job)?;
         let spec = &spec;
-        let (desk, teller) = stages::desk()?;
+        let (notices, notifier) = stages::notice_channel()?;
         let (memory, busy) = (Memory::default(), Arc::new(Busy::default()));
         let rank = node.rank();
         let is_source = rank == 0;
-        let reading = is_source.then(|| Reading::start(spec, &teller, &memory, &busy));
+        let reading = is_source.then(|| Reading::start(spec, &notifier, &memory, &busy));
         let storing = match is_source {
             true => None,
-            false => Some(Storing::start(spec, rank, cleanup, &teller, &busy)),
+            false => Some(Storing::start(spec, rank, cleanup, &notifier, &busy)),
         };
         let mut relay = Relay::new(rank, spec.shape(), spec.window(), spec.stall(), now);
         if multicast.is_some() {
@@ -192,9 +194,9 @@ impl Member {
             relay,
             node,
             inbox,
-            desk,
+            notices,
             memory,
-            spare: Vec::new(),
+            free_buffers: Vec::new(),
             reading,
             storing,
             receives: VecDeque::new(),
@@ -202,7 +204,7 @@ impl Member {
             sends: Vec::new(),
             watches: Vec::new(),
             signals,
-            asked: None,
+            pending_batch: None,
             multicast,
             report: Report {
                 begin: now,
@@ -213,7 +215,7 @@ impl Member {
                 busy,
                 before: (0, 0),
                 checked: None,
-                is_told: false,
+                is_done_reported: false,
             },
         })
     }
@@ -221,22 +223,22 @@ impl Member {
     fn run(&mut self) -> Result<(), Fault> {
         while !self.is_done() {
             self.signals.check()?;
-            self.desk.rest();
-            self.read_news()?;
-            self.read_control()?;
-            self.look_at_receives()?;
-            self.look_at_sends()?;
-            self.look_at_watches()?;
+            self.notices.clear();
+            self.handle_notices()?;
+            self.handle_control()?;
+            self.poll_receives()?;
+            self.poll_sends()?;
+            self.poll_watches()?;
             self.read_source();
             let now = Instant::now();
-            let mut has_acted = self.take_multicast_turn(now)?;
+            let mut has_acted = self.poll_multicast(now)?;
             self.post_receives()?;
-            self.relay.on_time(now, &mut self.spare);
+            self.relay.on_time(now, &mut self.free_buffers);
             has_acted |= self.act()?;
-            self.memory.give(self.spare.drain(..));
-            if let Some(bound) = self.report.tell_if_due(now) {
+            self.memory.give(self.free_buffers.drain(..));
+            if let Some(bound) = self.report.report_if_due(now) {
                 self.relay.set_busy(bound != Bound::Network);
-                let others = self.relay.are_others_busy();
+                let others = self.relay.is_downstream_busy();
                 self.report.busy.others.store(others, Ordering::Relaxed);
             }
             if !has_acted {
@@ -247,56 +249,57 @@ impl Member {
     }
 
     fn is_done(&self) -> bool {
-        let is_left = self.reading.is_some() && self.relay.is_alone();
-        let has_told = self.sends.is_empty() && self.report.is_told;
-        is_over(self.relay.is_finished(), has_told, is_left)
+        let has_no_receiver = self.reading.is_some() && self.relay.is_alone();
+        let is_reported = self.sends.is_empty() && self.report.is_done_reported;
+        is_over(self.relay.is_finished(), is_reported, has_no_receiver)
     }
 
-    fn read_news(&mut self) -> Result<(), Fault> {
-        while let Some(news) = self.desk.next() {
-            match news {
-                News::Verified(seq) => self.relay.on_verified(seq),
-                News::Stored(seq, totals) => {
-                    self.relay.on_stored(seq, &mut self.spare);
+    fn handle_notices(&mut self) -> Result<(), Fault> {
+        while let Some(notice) = self.notices.next() {
+            match notice {
+                Notice::Verified(seq) => self.relay.on_verified(seq),
+                Notice::Stored(seq, totals) => {
+                    self.relay.on_stored(seq, &mut self.free_buffers);
                     self.report.bytes = totals.bytes;
                     self.report.entries = totals.entries;
                     if self.relay.has_stored_all() {
-                        self.report.tell_done(&totals);
+                        self.report.report_done(&totals);
                     }
                 }
-                News::Needs(batch, bits) => self.relay.on_own_needs(batch, bits),
-                News::Told(event) => event.tell(),
-                News::Checked(checked) => self.report.checked = Some(checked),
-                News::Failed(fault) => return Err(fault),
-                News::Read(totals) => {
+                Notice::Needs(batch, bits) => self.relay.on_own_needs(batch, bits),
+                Notice::Event(event) => event.emit(),
+                Notice::Checked(checked) => self.report.checked = Some(checked),
+                Notice::Failed(fault) => return Err(fault),
+                Notice::Read(totals) => {
                     self.report.bytes = totals.bytes;
-                    self.report.tell_done(&totals);
+                    self.report.report_done(&totals);
                 }
             }
         }
         Ok(())
     }
 
-    fn read_control(&mut self) -> Result<(), Fault> {
+    fn handle_control(&mut self) -> Result<(), Fault> {
         loop {
-            let letter = self
+            let received = self
                 .inbox
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .pop_front();
-            let Some((rank, bytes)) = letter else {
+            let Some((rank, bytes)) = received else {
                 return Ok(());
             };
             let control = Control::parse(&bytes)?;
             if let (Some(multicast), Control::Multicast(word)) = (&mut self.multicast, &control) {
-                multicast.on_word(rank, word);
+                multicast.on_message(rank, word);
             }
             let now = Instant::now();
-            self.relay.on_control(now, rank, control, &mut self.spare);
+            self.relay
+                .on_control(now, rank, control, &mut self.free_buffers);
         }
     }
 
-    fn look_at_receives(&mut self) -> Result<(), Fault> {
+    fn poll_receives(&mut self) -> Result<(), Fault> {
         while let Some(request) = self.receives.front() {
             match self.node.test(*request) {
                 Ok(None) => break,
@@ -309,7 +312,7 @@ impl Member {
                 Err(error) => {
                     self.receives.pop_front();
                     if let Some(sender) = self.receives_from {
-                        self.on_lost(sender, error)?;
+                        self.on_failure(sender, error)?;
                     }
                 }
             }
@@ -330,64 +333,64 @@ impl Member {
     }
 
     /// Sends or receives by multicast.
-    fn take_multicast_turn(&mut self, now: Instant) -> Result<bool, Fault> {
+    fn poll_multicast(&mut self, now: Instant) -> Result<bool, Fault> {
         let Some(multicast) = &mut self.multicast else {
             return Ok(false);
         };
-        let turn = multicast.turn(now, &mut self.relay, &self.memory)?;
-        let Turn {
+        let polled = multicast.poll(now, &mut self.relay, &self.memory)?;
+        let Polled {
             has_acted,
             blocks,
-            words,
-        } = turn;
+            messages,
+        } = polled;
         for (seq, message) in blocks {
             let block = Block::parse(message)?;
             if block.head.seq != seq {
-                return Err(Fault::Protocol("a block with the number of another"));
+                return Err(Fault::Protocol("a block with a wrong number"));
             }
             self.on_block(block);
         }
-        for (to, word) in words {
-            self.tell(to, &Control::Multicast(word))?;
+        for (to, word) in messages {
+            self.send_control(to, &Control::Multicast(word))?;
         }
         Ok(has_acted)
     }
 
-    fn tell(&mut self, to: u32, control: &Control) -> Result<(), Fault> {
+    fn send_control(&mut self, to: u32, control: &Control) -> Result<(), Fault> {
         let target = Target::new(to, CONTROL).lane(Lane::High);
         match self.node.isend_copy(target, &control.to_bytes()) {
             Ok(()) => Ok(()),
-            Err(error) => self.on_lost(to, error),
+            Err(error) => self.on_failure(to, error),
         }
     }
 
-    fn look_at_sends(&mut self) -> Result<(), Fault> {
+    fn poll_sends(&mut self) -> Result<(), Fault> {
         let mut index = 0;
         while let Some((rank, request)) = self.sends.get(index).copied() {
             match self.node.test(request) {
                 Ok(None) => index += 1,
                 Ok(Some(_)) => {
                     let _ = self.sends.swap_remove(index);
-                    self.relay.on_sent(rank, &mut self.spare);
+                    self.relay.on_sent(rank, &mut self.free_buffers);
                 }
                 Err(error) => {
                     let _ = self.sends.swap_remove(index);
-                    self.on_lost(rank, error)?;
+                    self.on_failure(rank, error)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn look_at_watches(&mut self) -> Result<(), Fault> {
+    fn poll_watches(&mut self) -> Result<(), Fault> {
         let mut index = 0;
         while let Some((rank, request)) = self.watches.get(index).copied() {
             match self.node.test(request) {
                 Ok(None) => index += 1,
-                Ok(Some(_)) => return Err(Fault::Protocol("a message where none goes")),
+                Ok(Some(_)) => return Err(Fault::Protocol("a message on the watch port")),
                 Err(error) => {
                     let _ = self.watches.swap_remove(index);
-                    self.on_lost(rank, error)?;
+                    self.on_failure(rank, error)?;
                 }
             }
         }
@@ -396,7 +399,7 @@ impl Member {
 
     /// Handles a failed operation on `rank`. If that process has failed, the cast continues without
     /// it.
-    fn on_lost(&mut self, rank: u32, error: Error) -> Result<(), Fault> {
+    fn on_failure(&mut self, rank: u32, error: Error) -> Result<(), Fault> {
         let why = match &error {
             Error::PeerGone { reason, .. } => reason.to_string(),
             Error::NoAnswer { .. } | Error::NoPath { .. } | Error::OutOfResource { .. } => {
@@ -406,9 +409,10 @@ impl Member {
         };
         // Earlier control messages must be processed before the failed process's children are
         // adopted.
-        self.read_control()?;
+        self.handle_control()?;
         let now = Instant::now();
-        self.relay.on_gone(now, rank, &why, &mut self.spare);
+        self.relay
+            .on_failed(now, rank, &why, &mut self.free_buffers);
         Ok(())
     }
 
@@ -416,7 +420,7 @@ impl Member {
         let Some(reading) = &self.reading else {
             return;
         };
-        while self.relay.room() > 0 {
+        while self.relay.free_slots() > 0 {
             let Some(block) = reading.next() else {
                 break;
             };
@@ -425,19 +429,19 @@ impl Member {
             self.report.bytes += u64::from(head.raw_len);
             self.relay.on_block(block);
             self.relay.on_verified(head.seq + 1);
-            self.relay.on_stored(head.seq + 1, &mut self.spare);
+            self.relay.on_stored(head.seq + 1, &mut self.free_buffers);
             if head.kind == Kind::Entries && head.index > 0 {
-                self.asked = Some(head.batch);
+                self.pending_batch = Some(head.batch);
                 // The source itself lacks nothing.
                 let bits = vec![0; head.index.div_ceil(8) as usize];
                 self.relay.on_own_needs(head.batch, bits);
             }
         }
-        if let Some(batch) = self.asked
+        if let Some(batch) = self.pending_batch
             && let Some(bits) = self.relay.take_needs(batch)
         {
-            self.asked = None;
-            reading.tell_needs(batch, bits);
+            self.pending_batch = None;
+            reading.send_needs(batch, bits);
         }
     }
 
@@ -450,14 +454,14 @@ impl Member {
             self.receives.clear();
             self.receives_from = Some(parent);
         }
-        let most = self.relay.room().min(RECEIVING_MAX);
+        let most = self.relay.free_slots().min(RECEIVING_MAX);
         while self.receives.len() < most && !self.relay.is_complete() {
             let mut memory = self.memory.take();
             memory.resize(MESSAGE_LEN, 0);
             match self.node.post_recv_from(parent, DATA, memory) {
                 Ok(request) => self.receives.push_back(request),
                 Err(error) => {
-                    self.on_lost(parent, error)?;
+                    self.on_failure(parent, error)?;
                     break;
                 }
             }
@@ -476,15 +480,15 @@ impl Member {
                         .isend(Target::new(to, DATA), Buffer::shared(block.message()))
                     {
                         Ok(request) => self.sends.push((to, request)),
-                        Err(error) => self.on_lost(to, error)?,
+                        Err(error) => self.on_failure(to, error)?,
                     }
                 }
-                Action::Tell { to, control } => self.tell(to, &control)?,
+                Action::SendControl { to, control } => self.send_control(to, &control)?,
                 Action::Watch(rank) => match self.node.post_recv_from(rank, WATCH, vec![0]) {
                     Ok(request) => self.watches.push((rank, request)),
-                    Err(error) => self.on_lost(rank, error)?,
+                    Err(error) => self.on_failure(rank, error)?,
                 },
-                Action::Bypassed { rank, why } => Event::Bypassed { rank, why }.tell(),
+                Action::Bypassed { rank, why } => Event::Bypassed { rank, why }.emit(),
                 Action::Orphaned => return Err(Fault::SourceGone),
                 Action::Dismissed(why) => return Err(Fault::Dismissed(why)),
             }
@@ -508,37 +512,37 @@ impl Member {
             left.min(REPORT_INTERVAL)
         });
         let others = [
-            PollFd::from_borrowed_fd(self.desk.fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.notices.fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.signals.pipe.as_fd(), PollFlags::IN),
         ];
         let multicast = self.multicast.as_ref().and_then(Part::poll_fd);
-        nap(&mut self.node, others.into_iter().chain(multicast), longest)
+        wait_for_event(&mut self.node, others.into_iter().chain(multicast), longest)
     }
 }
 
 /// Returns true if a process may exit. An unfinished source ends when no receiver is left; each
 /// failure was reported by the receiver or its parent. Finished receivers exit as well, possibly
 /// before the source's own threads have reported their end.
-fn is_over(is_finished: bool, has_told: bool, is_left: bool) -> bool {
+fn is_over(is_finished: bool, is_reported: bool, has_no_receiver: bool) -> bool {
     match is_finished {
-        true => has_told,
-        false => is_left,
+        true => is_reported,
+        false => has_no_receiver,
     }
 }
 
 /// Returns the multicast state if the form is multicast. Changes the form to a chain if multicast
 /// does not reach all.
-fn agree(spec: &mut Spec, desks: Desks<'_>) -> Result<Option<Part>, Fault> {
+fn agree(spec: &mut Spec, job: Job<'_>) -> Result<Option<Part>, Fault> {
     if spec.form != Form::Multicast {
         return Ok(None);
     }
-    let place = (desks.node.rank(), desks.node.size());
-    match multicast::muster(desks)? {
-        Muster::Chain => {
+    let place = (job.node.rank(), job.node.size());
+    match multicast::probe(job)? {
+        ProbeResult::Chain => {
             spec.form = Form::CHAIN;
             Ok(None)
         }
-        Muster::Multicast {
+        ProbeResult::Multicast {
             socket,
             codec,
             terms,
@@ -551,7 +555,7 @@ fn agree(spec: &mut Spec, desks: Desks<'_>) -> Result<Option<Part>, Fault> {
 }
 
 impl Report {
-    fn tell_if_due(&mut self, now: Instant) -> Option<Bound> {
+    fn report_if_due(&mut self, now: Instant) -> Option<Bound> {
         let passed = now.duration_since(self.last);
         if passed < REPORT_INTERVAL {
             return None;
@@ -578,12 +582,12 @@ impl Report {
             wire_bytes: self.wire_bytes,
             bound,
         }
-        .tell();
+        .emit();
         Some(bound)
     }
 
-    fn tell_done(&mut self, totals: &Totals) {
-        self.is_told = true;
+    fn report_done(&mut self, totals: &Totals) {
+        self.is_done_reported = true;
         let usage = Usage::now();
         Event::Done(Done {
             bytes: totals.bytes,
@@ -595,7 +599,7 @@ impl Report {
             memory: usage.memory,
             checked: self.checked,
         })
-        .tell();
+        .emit();
     }
 }
 

@@ -5,8 +5,8 @@
 //! The paper on speculative defragmentation (section 5.4) predicts its distribution of disk images
 //! in this way, after Rauch, Kurmann and Stricker.
 //!
-//! The model uses no clock and no system calls. Its inputs are rates that [`crate::survey`] measures
-//! or that are assumed.
+//! The model uses no clock and no system calls. Its inputs are rates that [`crate::survey`]
+//! measures or that are assumed.
 
 use crate::shape::{Form, Shape};
 use crate::spec::BLOCK_LEN;

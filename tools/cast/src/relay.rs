@@ -25,8 +25,8 @@ pub(crate) enum Action {
     /// Send a block, and call [`Relay::on_sent`] when the send has completed.
     Send { to: u32, block: Block },
     /// Send a control message.
-    Tell { to: u32, control: Control },
-    /// Watch this process, and call [`Relay::on_gone`] when it has failed.
+    SendControl { to: u32, control: Control },
+    /// Watch this process, and call [`Relay::on_failed`] when it has failed.
     Watch(u32),
     /// Report to the user that this process was given up.
     Bypassed { rank: u32, why: String },
@@ -51,7 +51,7 @@ struct Child {
     /// full have no entry.
     needs: BTreeMap<u32, Vec<u8>>,
     /// Time of its last progress, or when it last had nothing to store.
-    moved: Instant,
+    progressed_at: Instant,
 }
 
 impl Child {
@@ -63,7 +63,7 @@ impl Child {
         }
     }
 
-    fn wants(&self, block: &Block) -> bool {
+    fn lacks(&self, block: &Block) -> bool {
         let head = &block.head;
         match self.needs.get(&head.batch) {
             Some(bits) if head.kind == Kind::Data => has_bit(bits, head.index),
@@ -87,7 +87,7 @@ pub(crate) struct Relay {
     window: usize,
     /// Time without progress after which a child is given up.
     stall: Duration,
-    gone: BTreeSet<u32>,
+    failed: BTreeSet<u32>,
     ring: VecDeque<Block>,
     /// One past the last received block.
     received: u64,
@@ -101,11 +101,11 @@ pub(crate) struct Relay {
     /// Set if its disk or processor is nearly always busy.
     is_busy: bool,
     /// Progress last reported to the parent.
-    told: Progress,
+    reported: Progress,
     /// Own missing blocks by batch, until those of the children are known as well.
     needs: BTreeMap<u32, Vec<u8>>,
     /// Missing blocks reported to the parent, for batches whose data may still arrive.
-    told_needs: BTreeMap<u32, Vec<u8>>,
+    reported_needs: BTreeMap<u32, Vec<u8>>,
     actions: VecDeque<Action>,
     /// Set if the caller sends blocks to all children by multicast.
     is_multicast: bool,
@@ -125,7 +125,7 @@ impl Relay {
             shape,
             window,
             stall,
-            gone: BTreeSet::new(),
+            failed: BTreeSet::new(),
             ring: VecDeque::new(),
             received: 0,
             verified: 0,
@@ -134,9 +134,9 @@ impl Relay {
             parent: shape.parent(rank),
             children: Vec::new(),
             is_busy: false,
-            told: Progress::default(),
+            reported: Progress::default(),
             needs: BTreeMap::new(),
-            told_needs: BTreeMap::new(),
+            reported_needs: BTreeMap::new(),
             actions: VecDeque::new(),
             is_multicast: false,
         };
@@ -175,18 +175,18 @@ impl Relay {
     }
 
     /// Returns the processes that are known to have failed.
-    pub(crate) fn gone(&self) -> &BTreeSet<u32> {
-        &self.gone
+    pub(crate) fn failed(&self) -> &BTreeSet<u32> {
+        &self.failed
     }
 
     /// Returns the number of further blocks that may be held.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free_slots(&self) -> usize {
         self.window.saturating_sub(self.ring.len())
     }
 
     /// Returns true if all other processes have failed.
     pub(crate) fn is_alone(&self) -> bool {
-        self.gone.len() + 1 >= self.shape.size as usize
+        self.failed.len() + 1 >= self.shape.size as usize
     }
 
     /// Records that this process's disk or processor is nearly always busy, or no longer is.
@@ -195,7 +195,7 @@ impl Relay {
     }
 
     /// Returns true if the disk or processor of a downstream process is nearly always busy.
-    pub(crate) fn are_others_busy(&self) -> bool {
+    pub(crate) fn is_downstream_busy(&self) -> bool {
         self.children.iter().any(|child| child.progress.is_busy)
     }
 
@@ -222,7 +222,7 @@ impl Relay {
     /// Returns the nearest ancestor in the tree that is not known to have failed.
     fn ancestor(&self) -> Option<u32> {
         let mut rank = self.shape.parent(self.rank);
-        while let Some(parent) = rank.filter(|rank| self.gone.contains(rank)) {
+        while let Some(parent) = rank.filter(|rank| self.failed.contains(rank)) {
             rank = self.shape.parent(parent);
         }
         rank
@@ -251,7 +251,7 @@ impl Relay {
     /// Marks the blocks below `seq` as stored.
     pub(crate) fn on_stored(&mut self, seq: u64, memory: &mut Vec<Vec<u8>>) {
         self.stored = self.stored.max(seq);
-        self.let_go(memory);
+        self.release_stored(memory);
     }
 
     /// Records that the send of a block to `rank` has completed.
@@ -260,7 +260,7 @@ impl Relay {
             child.sending = child.sending.saturating_sub(1);
         }
         self.send_more();
-        self.let_go(memory);
+        self.release_stored(memory);
     }
 
     /// Handles a control message from `rank`.
@@ -278,13 +278,13 @@ impl Relay {
             }
             Control::Needs { batch, bits } => {
                 // The message may arrive before the failure of the process between them is known.
-                if self.child(rank).is_none() && !self.gone.contains(&rank) {
+                if self.child(rank).is_none() && !self.failed.contains(&rank) {
                     self.add_child(rank, false, &Progress::default(), BTreeMap::new(), now);
                 }
                 if let Some(child) = self.child(rank) {
                     child.needs.insert(batch, bits);
                 }
-                self.tell_needs();
+                self.report_needs();
             }
             // A process that was given up by mistake, and has another parent, continues.
             Control::Dismiss { why } if self.parent == Some(rank) => {
@@ -292,23 +292,23 @@ impl Relay {
             }
             Control::Dismiss { .. } => {}
             Control::Adopt { old } => {
-                self.on_gone(now, old, "it was given up", memory);
+                self.on_failed(now, old, "it was given up", memory);
             }
             // The caller handles these.
             Control::Multicast(_) => {}
         }
-        self.let_go(memory);
+        self.release_stored(memory);
     }
 
     /// Handles the failure of process `rank`.
-    pub(crate) fn on_gone(
+    pub(crate) fn on_failed(
         &mut self,
         now: Instant,
         rank: u32,
         why: &str,
         memory: &mut Vec<Vec<u8>>,
     ) {
-        if !self.gone.insert(rank) {
+        if !self.failed.insert(rank) {
             return;
         }
         if let Some(index) = self.children.iter().position(|child| child.rank == rank) {
@@ -318,7 +318,7 @@ impl Relay {
                 self.actions.push_back(Action::Bypassed { rank, why });
             }
             self.adopt_children_of(now, &child);
-            self.tell_needs();
+            self.report_needs();
         }
         if self.parent == Some(rank) {
             self.parent = self.ancestor();
@@ -328,20 +328,20 @@ impl Relay {
                 Some(parent) => self.attach_to(parent),
             }
         }
-        self.let_go(memory);
+        self.release_stored(memory);
     }
 
     /// Records the blocks of a batch that this process lacks. It is called once per batch with
     /// hashes.
     pub(crate) fn on_own_needs(&mut self, batch: u32, bits: Vec<u8>) {
         self.needs.insert(batch, bits);
-        self.tell_needs();
+        self.report_needs();
     }
 
     /// At the source: returns the missing blocks of a batch once all processes have reported
     /// theirs.
     pub(crate) fn take_needs(&mut self, batch: u32) -> Option<Vec<u8>> {
-        self.told_needs.remove(&batch)
+        self.reported_needs.remove(&batch)
     }
 
     /// Gives up a child that does not store blocks although it could. It must be called
@@ -352,10 +352,10 @@ impl Relay {
             // The work at the end, such as flushing to the disk, has no time limit.
             let is_idle = child.progress.stored >= child.sent || end == Some(child.sent);
             if is_idle || child.progress.is_held_up || !child.is_attached {
-                child.moved = now;
+                child.progressed_at = now;
             }
         }
-        let is_stalled = |child: &&Child| now.duration_since(child.moved) >= self.stall;
+        let is_stalled = |child: &&Child| now.duration_since(child.progressed_at) >= self.stall;
         let Some(rank) = self
             .children
             .iter()
@@ -365,21 +365,21 @@ impl Relay {
             return;
         };
         let why = format!("it stored nothing for {} s", self.stall.as_secs_f64());
-        let tell = |to, control| Action::Tell { to, control };
+        let send = |to, control| Action::SendControl { to, control };
         self.actions
-            .push_back(tell(rank, Control::Dismiss { why: why.clone() }));
-        self.on_gone(now, rank, &why, memory);
+            .push_back(send(rank, Control::Dismiss { why: why.clone() }));
+        self.on_failed(now, rank, &why, memory);
         for child in self.shape.children(rank) {
-            if !self.gone.contains(&child) {
+            if !self.failed.contains(&child) {
                 self.actions
-                    .push_back(tell(child, Control::Adopt { old: rank }));
+                    .push_back(send(child, Control::Adopt { old: rank }));
             }
         }
     }
 
     /// Returns the next action.
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
-        self.tell_progress();
+        self.report_progress();
         self.actions.pop_front()
     }
 
@@ -403,7 +403,7 @@ impl Relay {
             sending: 0,
             progress: *progress,
             needs,
-            moved: now,
+            progressed_at: now,
         });
         self.actions.push_back(Action::Watch(rank));
     }
@@ -413,7 +413,7 @@ impl Relay {
     fn adopt_children_of(&mut self, now: Instant, lost: &Child) {
         let mut behind: Vec<u32> = self.shape.children(lost.rank).collect();
         while let Some(rank) = behind.pop() {
-            if self.gone.contains(&rank) {
+            if self.failed.contains(&rank) {
                 behind.extend(self.shape.children(rank));
             } else if self.child(rank).is_none() {
                 let progress = Progress {
@@ -426,28 +426,28 @@ impl Relay {
     }
 
     fn attach_to(&mut self, parent: u32) {
-        self.told = self.progress();
+        self.reported = self.progress();
         let control = Control::Attach {
             next: self.received,
-            progress: self.told,
+            progress: self.reported,
         };
-        let tell = |control| Action::Tell {
+        let send = |control| Action::SendControl {
             to: parent,
             control,
         };
         self.actions.push_back(Action::Watch(parent));
         // Before the request for blocks, because the parent must know which to skip.
-        for (batch, bits) in &self.told_needs {
-            self.actions.push_back(tell(Control::Needs {
+        for (batch, bits) in &self.reported_needs {
+            self.actions.push_back(send(Control::Needs {
                 batch: *batch,
                 bits: bits.clone(),
             }));
         }
-        self.actions.push_back(tell(control));
+        self.actions.push_back(send(control));
     }
 
     fn on_attach(&mut self, now: Instant, rank: u32, next: u64, progress: Progress) {
-        if self.gone.contains(&rank) {
+        if self.failed.contains(&rank) {
             return;
         }
         if self.child(rank).is_none() {
@@ -458,7 +458,7 @@ impl Relay {
             child.progress = progress;
             child.next = next;
             child.sent = next;
-            child.moved = now;
+            child.progressed_at = now;
         }
         self.send_more();
     }
@@ -466,7 +466,7 @@ impl Relay {
     fn on_progress(&mut self, now: Instant, rank: u32, progress: Progress) {
         if let Some(child) = self.child(rank) {
             if progress.stored > child.progress.stored {
-                child.moved = now;
+                child.progressed_at = now;
             }
             child.progress = progress;
         }
@@ -483,17 +483,17 @@ impl Relay {
         Progress {
             acked: self.acked(),
             stored: self.stored,
-            is_held_up: self.room() == 0 && self.stored > self.acked(),
-            is_busy: self.is_busy || self.are_others_busy(),
+            is_held_up: self.free_slots() == 0 && self.stored > self.acked(),
+            is_busy: self.is_busy || self.is_downstream_busy(),
         }
     }
 
-    fn tell_progress(&mut self) {
+    fn report_progress(&mut self) {
         let progress = self.progress();
-        if let Some(parent) = self.parent.filter(|_| progress != self.told) {
-            self.told = progress;
+        if let Some(parent) = self.parent.filter(|_| progress != self.reported) {
+            self.reported = progress;
             let control = Control::Progress(progress);
-            self.actions.push_back(Action::Tell {
+            self.actions.push_back(Action::SendControl {
                 to: parent,
                 control,
             });
@@ -501,7 +501,7 @@ impl Relay {
     }
 
     /// Reports to the parent each batch whose missing blocks are known here and from all children.
-    fn tell_needs(&mut self) {
+    fn report_needs(&mut self) {
         let known = |relay: &Relay, batch| {
             let mut children = relay.children.iter();
             children.all(|child| child.needs.contains_key(&batch))
@@ -518,10 +518,10 @@ impl Relay {
                     .zip(theirs)
                     .for_each(|(mine, theirs)| *mine |= theirs);
             }
-            self.told_needs.insert(batch, bits.clone());
+            self.reported_needs.insert(batch, bits.clone());
             if let Some(parent) = self.parent {
                 let control = Control::Needs { batch, bits };
-                self.actions.push_back(Action::Tell {
+                self.actions.push_back(Action::SendControl {
                     to: parent,
                     control,
                 });
@@ -544,7 +544,7 @@ impl Relay {
                     break;
                 }
                 child.next = seq + 1;
-                if child.wants(block) {
+                if child.lacks(block) {
                     child.sent = seq + 1;
                     child.sending += 1;
                     self.actions.push_back(Action::Send {
@@ -557,7 +557,7 @@ impl Relay {
     }
 
     /// Releases blocks that all have stored, and returns their memory for reuse.
-    fn let_go(&mut self, memory: &mut Vec<Vec<u8>>) {
+    fn release_stored(&mut self, memory: &mut Vec<Vec<u8>>) {
         let acked = self.acked();
         while self
             .ring
@@ -569,9 +569,9 @@ impl Relay {
             };
             let batch = block.head.batch;
             if block.head.kind == Kind::Entries {
-                self.told_needs.retain(|told, _| *told >= batch);
+                self.reported_needs.retain(|reported, _| *reported >= batch);
                 for child in &mut self.children {
-                    child.needs.retain(|told, _| *told >= batch);
+                    child.needs.retain(|reported, _| *reported >= batch);
                 }
             }
             memory.extend(block.into_memory());

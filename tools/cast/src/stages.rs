@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads beside the network thread: reading at the source, hashing and storing at the receivers.
-//! Each sends its news to the network thread and wakes it.
+//! Each sends notices to the network thread and wakes it.
 
 use crate::block::{Block, Coding, Head, Kind};
 use crate::coding::{self, Decoder, Encoder};
+use crate::compression::SentBlock;
 use crate::entry::Totals;
 use crate::event::{Checked, Event};
 use crate::fault::Fault;
-use crate::pays::Left;
 use crate::source::{self, Out};
 use crate::spec::Spec;
 use crate::target::{self, Cleanup};
@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 /// Blocks that the source has read ahead, so that reading and sending overlap.
 const READ_AHEAD: usize = 4;
 
-/// News from a thread to the network thread.
+/// Notice from a thread to the network thread.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum Notice {
     /// Blocks below this number are verified.
     Verified(u64),
     /// Blocks below this number are stored, with these totals.
@@ -32,7 +32,7 @@ pub(crate) enum News {
     /// Data blocks of a batch that are missing here, one bit each, lowest first.
     Needs(u32, Vec<u8>),
     /// An event for the command.
-    Told(Event),
+    Event(Event),
     /// The comparison has ended with this result.
     Checked(Checked),
     /// This process cannot continue.
@@ -41,67 +41,68 @@ pub(crate) enum News {
     Read(Totals),
 }
 
-/// Receiving end of [`News`].
+/// Receiving end of [`Notice`].
 #[derive(Debug)]
-pub(crate) struct Desk {
-    news: Receiver<News>,
+pub(crate) struct NoticeReceiver {
+    notices: Receiver<Notice>,
     waker: Arc<OwnedFd>,
 }
 
-/// Sending end of [`News`].
+/// Sending end of [`Notice`].
 #[derive(Clone, Debug)]
-pub(crate) struct Teller {
-    news: Sender<News>,
+pub(crate) struct NoticeSender {
+    notices: Sender<Notice>,
     waker: Arc<OwnedFd>,
 }
 
-/// Creates both ends of a news channel.
-pub(crate) fn desk() -> Result<(Desk, Teller), Fault> {
+/// Creates both ends of a notice channel.
+pub(crate) fn notice_channel() -> Result<(NoticeReceiver, NoticeSender), Fault> {
     let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
     let waker = Arc::new(waker.map_err(|errno| Fault::System {
-        what: "making an event descriptor",
+        what: "creating an event descriptor",
         errno: errno.into(),
     })?);
-    let (teller, news) = channel();
-    let desk = Desk {
-        news,
+    let (sender, receiver) = channel();
+    let receiver = NoticeReceiver {
+        notices: receiver,
         waker: Arc::clone(&waker),
     };
     Ok((
-        desk,
-        Teller {
-            news: teller,
+        receiver,
+        NoticeSender {
+            notices: sender,
             waker,
         },
     ))
 }
 
-impl Desk {
-    /// Returns a descriptor that is readable while there is news.
+impl NoticeReceiver {
+    /// Returns a descriptor that is readable while notices are pending.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }
 
-    /// Makes [`Desk::fd`] unreadable until further news arrive. Call it before [`Desk::next`].
-    pub(crate) fn rest(&self) {
+    /// Makes [`NoticeReceiver::fd`] unreadable until further notices arrive. Call it before
+    /// [`NoticeReceiver::next`].
+    pub(crate) fn clear(&self) {
         // An error means that it is already unreadable.
         let _ = rustix::io::read(&*self.waker, &mut [0; 8]);
     }
 
-    pub(crate) fn next(&self) -> Option<News> {
-        self.news.try_recv().ok()
+    pub(crate) fn next(&self) -> Option<Notice> {
+        self.notices.try_recv().ok()
     }
 }
 
-impl Teller {
+impl NoticeSender {
     fn wake(&self) {
         // A full counter means that it is already readable.
         let _ = rustix::io::write(&*self.waker, &1_u64.to_ne_bytes());
     }
 
-    fn tell(&self, news: News) {
+    fn notify(&self, notice: Notice) {
         // Without a receiver the process is about to end.
-        let _ = self.news.send(news);
+        let _ = self.notices.send(notice);
         self.wake();
     }
 }
@@ -112,13 +113,13 @@ pub(crate) struct Memory(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl Memory {
     pub(crate) fn take(&self) -> Vec<u8> {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        spare.pop().unwrap_or_default()
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        free.pop().unwrap_or_default()
     }
 
     pub(crate) fn give(&self, memory: impl IntoIterator<Item = Vec<u8>>) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        spare.extend(memory);
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(memory);
     }
 }
 
@@ -156,29 +157,29 @@ impl Storing {
         spec: &Spec,
         rank: u32,
         cleanup: &Cleanup,
-        teller: &Teller,
+        notifier: &NoticeSender,
         busy: &Arc<Busy>,
     ) -> Storing {
         let (blocks, incoming) = channel();
         let (verified, to_store) = channel();
         let hashing = {
-            let (teller, busy) = (teller.clone(), Arc::clone(busy));
+            let (notifier, busy) = (notifier.clone(), Arc::clone(busy));
             std::thread::spawn(move || {
-                if let Err(fault) = verify_all(&incoming, &verified, &teller, &busy) {
-                    teller.tell(News::Failed(fault));
+                if let Err(fault) = verify_all(&incoming, &verified, &notifier, &busy) {
+                    notifier.notify(Notice::Failed(fault));
                 }
             })
         };
         let storing = {
-            let (teller, busy, spec, cleanup) = (
-                teller.clone(),
+            let (notifier, busy, spec, cleanup) = (
+                notifier.clone(),
                 Arc::clone(busy),
                 spec.clone(),
                 cleanup.clone(),
             );
             std::thread::spawn(move || {
-                if let Err(fault) = store_all(&spec, rank, &cleanup, &to_store, &teller, &busy) {
-                    teller.tell(News::Failed(fault));
+                if let Err(fault) = store_all(&spec, rank, &cleanup, &to_store, &notifier, &busy) {
+                    notifier.notify(Notice::Failed(fault));
                 }
             })
         };
@@ -197,7 +198,7 @@ impl Storing {
 fn verify_all(
     incoming: &Receiver<Block>,
     verified: &Sender<Block>,
-    teller: &Teller,
+    notifier: &NoticeSender,
     busy: &Busy,
 ) -> Result<(), Fault> {
     let mut decoder = Decoder::default();
@@ -207,7 +208,7 @@ fn verify_all(
         if *hash.as_bytes() != block.head.hash {
             return Err(Fault::Corrupt { seq });
         }
-        teller.tell(News::Verified(seq + 1));
+        notifier.notify(Notice::Verified(seq + 1));
         if verified.send(block).is_err() {
             break;
         }
@@ -220,7 +221,7 @@ fn store_all(
     rank: u32,
     cleanup: &Cleanup,
     blocks: &Receiver<Block>,
-    teller: &Teller,
+    notifier: &NoticeSender,
     busy: &Busy,
 ) -> Result<(), Fault> {
     let mut store = target::open(spec, rank, cleanup)?;
@@ -234,17 +235,17 @@ fn store_all(
         };
         let needs = timed(&busy.disk, || store.store(&block, payload))?;
         if let Some(bits) = needs {
-            teller.tell(News::Needs(block.head.batch, bits));
+            notifier.notify(Notice::Needs(block.head.batch, bits));
         }
         for event in store.take_events() {
-            teller.tell(News::Told(event));
+            notifier.notify(Notice::Event(event));
         }
         if let Some(checked) = store.checked().filter(|_| block.head.kind == Kind::End) {
-            teller.tell(News::Checked(checked));
+            notifier.notify(Notice::Checked(checked));
         }
-        // The memory must be free for reuse before the network thread receives the news.
+        // The memory must be free for reuse before the network thread receives the notice.
         drop(block);
-        teller.tell(News::Stored(seq + 1, *store.totals()));
+        notifier.notify(Notice::Stored(seq + 1, *store.totals()));
     }
     Ok(())
 }
@@ -260,16 +261,16 @@ impl Reading {
     /// Starts reading.
     pub(crate) fn start(
         spec: &Spec,
-        teller: &Teller,
+        notifier: &NoticeSender,
         memory: &Memory,
         busy: &Arc<Busy>,
     ) -> Reading {
         let (blocks, outgoing) = sync_channel(READ_AHEAD);
-        let (needs, told) = channel();
+        let (needs, reported_needs) = channel();
         let mut feeder = Feeder {
             blocks,
-            needs: told,
-            teller: teller.clone(),
+            needs: reported_needs,
+            notifier: notifier.clone(),
             memory: memory.clone(),
             busy: Arc::clone(busy),
             seq: 0,
@@ -281,12 +282,12 @@ impl Reading {
         };
         let compress = spec.compress.is_some();
         {
-            let (source, teller) = (spec.source.clone(), teller.clone());
+            let (source, notifier) = (spec.source.clone(), notifier.clone());
             // If the source cannot be read, the reader reports the reason.
             std::thread::spawn(move || {
                 if let Ok(Some(size)) = source::measure(&source) {
                     let source::Size { bytes, entries } = size;
-                    teller.tell(News::Told(Event::Size { bytes, entries }));
+                    notifier.notify(Notice::Event(Event::Size { bytes, entries }));
                 }
             });
         }
@@ -296,7 +297,7 @@ impl Reading {
                 .begin(compress)
                 .and_then(|()| source::read(&spec.source, spec.hashes(), &mut feeder));
             if let Err(fault) = read.and_then(|totals| feeder.finish(totals)) {
-                feeder.teller.tell(News::Failed(fault));
+                feeder.notifier.notify(Notice::Failed(fault));
             }
         });
         Reading {
@@ -311,7 +312,7 @@ impl Reading {
     }
 
     /// Passes on the missing blocks that the source waits for.
-    pub(crate) fn tell_needs(&self, batch: u32, bits: Vec<u8>) {
+    pub(crate) fn send_needs(&self, batch: u32, bits: Vec<u8>) {
         // An error means that the reader has failed and has already reported that.
         let _ = self.needs.send((batch, bits));
     }
@@ -320,7 +321,7 @@ impl Reading {
 struct Feeder {
     blocks: SyncSender<Block>,
     needs: Receiver<(u32, Vec<u8>)>,
-    teller: Teller,
+    notifier: NoticeSender,
     memory: Memory,
     busy: Arc<Busy>,
     seq: u64,
@@ -374,7 +375,7 @@ impl Feeder {
             self.hasher.update(&hash);
         }
         let raw_len = payload.len();
-        let (coding, payload, compressing) = self.code(payload);
+        let (coding, payload, compressing) = self.compress_block(payload);
         count(&self.busy.processor, hashing + compressing);
         let head = Head {
             kind,
@@ -392,9 +393,9 @@ impl Feeder {
             pace.wait(wire_len);
         }
         let sent = self.blocks.send(Block::new(head, payload));
-        self.teller.wake();
+        self.notifier.wake();
         self.since = Instant::now();
-        let left = Left {
+        let block = SentBlock {
             raw: raw_len,
             wire: wire_len,
             own: reading + hashing,
@@ -403,32 +404,32 @@ impl Feeder {
         };
         if let Some(encoder) = &mut self.encoder {
             let others = self.busy.others.load(Ordering::Relaxed);
-            encoder.pays.on_left(left, others);
+            encoder.policy.on_sent(block, others);
         }
         sent.map_err(|_| ENDED)
     }
 
-    /// Compresses a payload if that pays.
-    fn code(&mut self, payload: Vec<u8>) -> (Coding, Vec<u8>, Duration) {
+    /// Compresses a payload while compression helps.
+    fn compress_block(&mut self, payload: Vec<u8>) -> (Coding, Vec<u8>, Duration) {
         let Some(encoder) = &mut self.encoder else {
             return (Coding::Plain, payload, Duration::ZERO);
         };
         let mut coded = self.memory.take();
         let (is_shorter, took) = encoder.encode(&payload, &mut coded);
-        let (coding, payload, spare) = match is_shorter {
+        let (coding, payload, free) = match is_shorter {
             true => (Coding::Zstd, coded, payload),
             false => (Coding::Plain, payload, coded),
         };
-        self.memory.give([spare]);
+        self.memory.give([free]);
         (coding, payload, took)
     }
 
     fn finish(&mut self, mut totals: Totals) -> Result<(), Fault> {
         totals.hash = *self.hasher.finalize().as_bytes();
         let payload = postcard::to_allocvec(&totals)
-            .map_err(|_| Fault::Protocol("totals that have no form"))?;
+            .map_err(|_| Fault::Protocol("totals that cannot be serialized"))?;
         self.send(Kind::End, 0, 0, payload)?;
-        self.teller.tell(News::Read(totals));
+        self.notifier.notify(Notice::Read(totals));
         Ok(())
     }
 }
@@ -457,8 +458,8 @@ impl Out for Feeder {
 
     fn needs(&mut self, batch: u32) -> Result<Vec<u8>, Fault> {
         loop {
-            let (told, bits) = self.needs.recv().map_err(|_| ENDED)?;
-            if told == batch {
+            let (reported, bits) = self.needs.recv().map_err(|_| ENDED)?;
+            if reported == batch {
                 self.since = Instant::now();
                 return Ok(bits);
             }
@@ -466,6 +467,6 @@ impl Out for Feeder {
     }
 
     fn warn(&mut self, text: String) {
-        self.teller.tell(News::Told(Event::Warning { text }));
+        self.notifier.notify(Notice::Event(Event::Warning { text }));
     }
 }

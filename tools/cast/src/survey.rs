@@ -11,9 +11,9 @@ use crate::block::Kind;
 use crate::event::Event;
 use crate::fault::Fault;
 use crate::model::{Cost, Rates};
-use crate::nap::nap;
 use crate::source::{self, Out};
 use crate::spec::{BLOCK_LEN, Source, Spec};
+use crate::wait::wait_for_event;
 use portolan::{Buffer, Node, PortConfig, Request, Target};
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
@@ -29,28 +29,28 @@ const DATA: u16 = 1;
 
 /// Duration of each measurement. In this time a disk starts to read ahead, and a link of 1 Gb/s
 /// carries 30 MB.
-const PATIENCE: Duration = Duration::from_millis(300);
+const MEASURING_TIME: Duration = Duration::from_millis(300);
 
 /// Limit of reading and writing in bytes, so that they use little of a disk and its cache. Only
 /// time limits the sending, which needs no storage.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Longest sleep, for events that do not wake the process.
-const NAP_MAX: Duration = Duration::from_secs(1);
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Blocks used in turn. As in a cast, none of them is in the processor's cache.
 const BLOCKS: usize = 32;
 
 /// Blocks in flight, as in a cast.
-const UNDER_WAY: usize = 4;
+const IN_FLIGHT_MAX: usize = 4;
 
 /// Warm-up of the path: minimum blocks and time that do not count. Congestion windows grow, and the
 /// library tests which of its links is fastest. At 10 Gb/s six blocks take only 5 ms.
-const WARMING: u64 = 6;
-const WARMING_TIME: Duration = Duration::from_millis(150);
+const WARM_UP_BLOCKS: u64 = 6;
+const WARM_UP_TIME: Duration = Duration::from_millis(150);
 
 /// Time for which blocks are sent to another host: the measurement after the warm-up.
-const SENDING_TIME: Duration = PATIENCE.saturating_add(WARMING_TIME);
+const SENDING_TIME: Duration = MEASURING_TIME.saturating_add(WARM_UP_TIME);
 
 /// Bytes of the id of a machine, a UUID.
 const MACHINE_LEN: usize = 36;
@@ -60,12 +60,12 @@ const MACHINE_LEN: usize = 36;
 pub fn survey(spec: &Spec) -> ExitCode {
     match measure(spec) {
         Ok(rates) => {
-            Event::Surveyed(rates).tell();
+            Event::Surveyed(rates).emit();
             ExitCode::SUCCESS
         }
         Err(fault) => {
             let why = fault.to_string();
-            Event::Failed { why }.tell();
+            Event::Failed { why }.emit();
             ExitCode::FAILURE
         }
     }
@@ -79,7 +79,7 @@ fn measure(spec: &Spec) -> Result<Rates, Fault> {
     let own = &machines[rank as usize];
     // Between the barriers this cast uses no processor.
     node.barrier()?;
-    let processors = processors_left();
+    let processors = free_processors();
     node.barrier()?;
     let mut rates = Rates {
         machine: String::from_utf8_lossy(own).into_owned(),
@@ -117,19 +117,19 @@ fn measure(spec: &Spec) -> Result<Rates, Fault> {
 }
 
 /// Time in which the load of other programs is measured: ten ticks of the kernel.
-const WATCHED: Duration = Duration::from_millis(100);
+const LOAD_TIME: Duration = Duration::from_millis(100);
 
 /// Minimum share of the processors for the cast. Other programs would share with it.
-const LEFT_MIN: f64 = 0.5;
+const FREE_SHARE_MIN: f64 = 0.5;
 
 /// Returns the number of processors that other programs leave free.
-fn processors_left() -> f64 {
+fn free_processors() -> f64 {
     let before = busy_ticks();
-    std::thread::sleep(WATCHED);
+    std::thread::sleep(LOAD_TIME);
     let after = busy_ticks();
     let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
     let (busy, total) = (after[0] - before[0], after[1] - before[1]);
-    all * (1.0 - busy / total.max(1.0)).max(LEFT_MIN)
+    all * (1.0 - busy / total.max(1.0)).max(FREE_SHARE_MIN)
 }
 
 /// Returns the busy time of all processors, without work of low priority, and the total time, in
@@ -144,9 +144,9 @@ fn busy_ticks() -> [f64; 2] {
         .take(8)
         .filter_map(|text| text.parse().ok())
         .collect();
-    let gives_way = [1, 3, 4].iter().filter_map(|&at| fields.get(at));
+    let low_priority = [1, 3, 4].iter().filter_map(|&at| fields.get(at));
     let total: f64 = fields.iter().sum();
-    [total - gives_way.sum::<f64>(), total]
+    [total - low_priority.sum::<f64>(), total]
 }
 
 type Machine = [u8; MACHINE_LEN];
@@ -199,14 +199,14 @@ fn rounds(machines: &[Machine]) -> Vec<usize> {
 }
 
 /// Elapsed time and processor time since a moment.
-struct Watch {
+struct Stopwatch {
     begin: Instant,
     cpu: f64,
 }
 
-impl Watch {
-    fn start() -> Watch {
-        Watch {
+impl Stopwatch {
+    fn start() -> Stopwatch {
+        Stopwatch {
             begin: Instant::now(),
             cpu: cpu_seconds(),
         }
@@ -221,13 +221,13 @@ impl Watch {
     }
 
     fn is_over(&self, bytes: u64) -> bool {
-        bytes >= BYTES_MAX || self.begin.elapsed() >= PATIENCE
+        bytes >= BYTES_MAX || self.begin.elapsed() >= MEASURING_TIME
     }
 }
 
 /// Transferred blocks and their cost.
 struct Tally {
-    watch: Watch,
+    stopwatch: Stopwatch,
     blocks: u64,
     /// Bytes that count.
     bytes: u64,
@@ -237,7 +237,7 @@ struct Tally {
 impl Tally {
     fn start() -> Tally {
         Tally {
-            watch: Watch::start(),
+            stopwatch: Stopwatch::start(),
             blocks: 0,
             bytes: 0,
             is_warm: false,
@@ -250,14 +250,14 @@ impl Tally {
     fn add(&mut self, len: u64, since: Duration, is_last: bool) {
         self.blocks += 1;
         self.bytes += len;
-        let is_warm = self.blocks >= WARMING && since >= WARMING_TIME;
+        let is_warm = self.blocks >= WARM_UP_BLOCKS && since >= WARM_UP_TIME;
         if is_warm && !self.is_warm && !is_last {
-            (self.watch, self.bytes, self.is_warm) = (Watch::start(), 0, true);
+            (self.stopwatch, self.bytes, self.is_warm) = (Stopwatch::start(), 0, true);
         }
     }
 
     fn cost(&self) -> Option<Cost> {
-        self.watch.cost(self.bytes)
+        self.stopwatch.cost(self.bytes)
     }
 }
 
@@ -306,17 +306,17 @@ fn files(spec: &Spec, rank: u32, rates: &mut Rates) {
 
 fn reading(source: &Source) -> Option<Cost> {
     let mut sample = Sample {
-        watch: Watch::start(),
+        stopwatch: Stopwatch::start(),
         bytes: 0,
     };
     // Ends with an error if enough was read or the source cannot be read.
     let _ = source::read(source, crate::spec::Hashes::None, &mut sample);
-    sample.watch.cost(sample.bytes)
+    sample.stopwatch.cost(sample.bytes)
 }
 
 /// Receives and counts blocks.
 struct Sample {
-    watch: Watch,
+    stopwatch: Stopwatch,
     bytes: u64,
 }
 
@@ -329,8 +329,8 @@ impl Out for Sample {
 
     fn emit(&mut self, _: Kind, _: u32, _: u32, payload: Vec<u8>) -> Result<(), Fault> {
         self.bytes += payload.len() as u64;
-        match self.watch.is_over(self.bytes) {
-            true => Err(Fault::Protocol("enough was read")),
+        match self.stopwatch.is_over(self.bytes) {
+            true => Err(Fault::Protocol("the measurement is complete")),
             false => Ok(()),
         }
     }
@@ -338,7 +338,7 @@ impl Out for Sample {
     fn skip(&mut self, _: &[u8; 32]) {}
 
     fn needs(&mut self, _: u32) -> Result<Vec<u8>, Fault> {
-        Err(Fault::Protocol("nobody is asked"))
+        Err(Fault::Protocol("blocks are requested during a survey"))
     }
 
     fn warn(&mut self, _: String) {}
@@ -358,9 +358,9 @@ fn writing(spec: &Spec, rank: u32) -> Option<(u64, Option<Cost>)> {
         return None;
     }
     let blocks = blocks();
-    let (watch, mut bytes) = (Watch::start(), 0);
+    let (stopwatch, mut bytes) = (Stopwatch::start(), 0);
     for block in blocks.iter().cycle() {
-        if watch.is_over(bytes) {
+        if stopwatch.is_over(bytes) {
             break;
         }
         if file.write_all_at(block, bytes).is_err() {
@@ -371,7 +371,7 @@ fn writing(spec: &Spec, rank: u32) -> Option<(u64, Option<Cost>)> {
     if spec.sync {
         file.sync_data().ok()?;
     }
-    Some((disk, watch.cost(bytes)))
+    Some((disk, stopwatch.cost(bytes)))
 }
 
 /// Sends blocks to one process for a while. The first byte of a block marks the last one.
@@ -379,26 +379,26 @@ fn sending(node: &mut Node, to: u32) -> Result<Option<Cost>, Fault> {
     let begin = Instant::now();
     let mut tally = Tally::start();
     let mut memory: VecDeque<Vec<u8>> = blocks().into();
-    let mut under_way: VecDeque<Request> = VecDeque::new();
+    let mut in_flight: VecDeque<Request> = VecDeque::new();
     let mut is_last = false;
     loop {
-        while under_way.len() < UNDER_WAY && !is_last {
+        while in_flight.len() < IN_FLIGHT_MAX && !is_last {
             is_last = begin.elapsed() >= SENDING_TIME;
             let mut block = memory.pop_front().unwrap_or_default();
             block.resize(BLOCK_LEN as usize, 0);
             block[0] = u8::from(is_last);
-            under_way.push_back(node.isend(Target::new(to, DATA), Buffer::from(block))?);
+            in_flight.push_back(node.isend(Target::new(to, DATA), Buffer::from(block))?);
         }
-        let Some(request) = under_way.front() else {
+        let Some(request) = in_flight.front() else {
             return Ok(tally.cost());
         };
         let Some(completion) = node.test(*request)? else {
             sleep(node)?;
             continue;
         };
-        under_way.pop_front();
+        in_flight.pop_front();
         memory.extend(completion.buffer.map(Vec::from));
-        tally.add(u64::from(BLOCK_LEN), begin.elapsed(), under_way.is_empty());
+        tally.add(u64::from(BLOCK_LEN), begin.elapsed(), in_flight.is_empty());
     }
 }
 
@@ -407,7 +407,7 @@ fn receiving(node: &mut Node) -> Result<Option<Cost>, Fault> {
     let mut tally = Tally::start();
     let mut posted: VecDeque<Request> = VecDeque::new();
     let mut memory: VecDeque<Vec<u8>> = blocks().into();
-    for block in memory.drain(..UNDER_WAY) {
+    for block in memory.drain(..IN_FLIGHT_MAX) {
         posted.push_back(node.post_recv(DATA, Buffer::from(block))?);
     }
     while let Some(request) = posted.front() {
@@ -436,7 +436,7 @@ fn receiving(node: &mut Node) -> Result<Option<Cost>, Fault> {
 
 /// Sleeps as a cast does.
 fn sleep(node: &mut Node) -> Result<(), Fault> {
-    nap(node, [], NAP_MAX)
+    wait_for_event(node, [], SLEEP_MAX)
 }
 
 #[cfg(test)]
@@ -449,10 +449,14 @@ mod tests {
 
     #[test]
     fn path_with_few_blocks_has_a_cost() {
-        for last in [1, WARMING - 1, WARMING, WARMING + 1] {
+        for last in [1, WARM_UP_BLOCKS - 1, WARM_UP_BLOCKS, WARM_UP_BLOCKS + 1] {
             let mut tally = Tally::start();
-            (1..=last).for_each(|block| tally.add(10, WARMING_TIME, block == last));
-            let counted = if last > WARMING { last - WARMING } else { last };
+            (1..=last).for_each(|block| tally.add(10, WARM_UP_TIME, block == last));
+            let counted = if last > WARM_UP_BLOCKS {
+                last - WARM_UP_BLOCKS
+            } else {
+                last
+            };
             assert_eq!(tally.bytes, counted * 10, "{last} blocks");
             assert!(tally.cost().is_some(), "{last} blocks");
         }
@@ -461,11 +465,11 @@ mod tests {
     #[test]
     fn fast_path_becomes_warm() {
         let mut tally = Tally::start();
-        let early = WARMING_TIME - Duration::from_millis(1);
+        let early = WARM_UP_TIME - Duration::from_millis(1);
         (0..100).for_each(|_| tally.add(10, early, false));
         assert_eq!(tally.bytes, 1000);
-        (0..5).for_each(|_| tally.add(10, WARMING_TIME, false));
-        assert_eq!(tally.bytes, 40, "the first of them ends the warming");
+        (0..5).for_each(|_| tally.add(10, WARM_UP_TIME, false));
+        assert_eq!(tally.bytes, 40, "the first of them ends the warm-up");
     }
 
     #[test]

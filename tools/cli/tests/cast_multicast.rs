@@ -209,7 +209,7 @@ fn where_multicast_does_not_come_the_data_goes_by_a_chain() {
     let ended = lab.cast(&source, &["--shape", "multicast"]);
     assert_eq!(ended.status, 0, "{}", ended.err);
     lab.assert_copies(&source, 3);
-    let why = format!("{}-h2 hears 0 of", lab.0);
+    let why = format!("{}-h2 received 0 of", lab.0);
     assert!(
         ended.err.contains(&why) && ended.err.contains("by a chain"),
         "{}",

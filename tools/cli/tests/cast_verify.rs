@@ -85,13 +85,13 @@ fn what_differs_is_named_by_host_file_and_number_of_blocks() {
     };
     has("n1.copy/data 2 of 9 blocks differ, the first at byte 3145728");
     has("n1.copy/sparse 1 of 2 blocks differs, the first at byte");
-    has("n1.copy/a/b is not there");
+    has("n1.copy/a/b does not exist");
     has("extra\\n\" is not in the source");
-    has("n1.copy/dangling is no symbolic link to \"no\\xFFwhere\"");
+    has("n1.copy/dangling is not a symbolic link to \"no\\xFFwhere\"");
     has("n1.copy/large has permissions 600");
-    has("n2.copy is not there");
+    has("n2.copy does not exist");
     has(
-        "n3.copy/data has 8388609 bytes, the source 9437184; 1 of 9 blocks differs, the first at byte 8388608",
+        "n3.copy/data has 8388609 bytes instead of 9437184; 1 of 9 blocks differs, the first at byte 8388608",
     );
     has("n1: DIFFERS in ");
     has("n4: the same, ");

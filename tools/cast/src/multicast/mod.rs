@@ -2,7 +2,7 @@
 //! Blocks to all hosts of one Ethernet by UDP multicast, with repair of losses.
 //!
 //! The source sends each block in pieces, one datagram each, to a group that the hosts have joined
-//! ([`muster`]). All other information travels in the job's own messages: received pieces, sent
+//! ([`probe`]). All other information travels in the job's own messages: received pieces, sent
 //! pieces, failures. UDP is used instead of raw Ethernet for three reasons. It needs no privilege,
 //! the kernel segments and joins runs of datagrams, and bridges and switches handle it in a known
 //! way.
@@ -13,18 +13,18 @@
 //! Invariant: a datagram is not trusted. It counts only with a valid seal and for an expected
 //! block, and the block only with a valid hash.
 
-mod muster;
 mod part;
+mod probe;
 
-pub(crate) use muster::{Desks, Muster, muster};
-pub(crate) use part::{Part, Turn};
+pub(crate) use part::{Part, Polled};
+pub(crate) use probe::{Job, ProbeResult, probe};
 
 use portolan_multicast::{Front, Keys, Report, Terms};
 use serde::{Deserialize, Serialize};
 
 /// Control messages about multicast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Word {
+pub(crate) enum Message {
     /// From the source: invitation to a group.
     Invite {
         group: [u8; 4],
@@ -38,7 +38,7 @@ pub(crate) enum Word {
     /// From the source: total number of trial datagrams sent so far.
     Trial { count: u64 },
     /// To the source: total number of trial datagrams received.
-    Heard { count: u64 },
+    Received { count: u64 },
     /// From the source: start with multicast, or, with `None`, with a chain.
     Begin(Option<Terms>),
     /// To the source: received and missing pieces.

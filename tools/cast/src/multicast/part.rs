@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One turn of a process in a multicast cast.
+//! Part of a process in a multicast cast.
 
-use super::Word;
+use super::Message;
 use crate::block::TRAILER_LEN;
 use crate::fault::Fault;
 use crate::relay::Relay;
@@ -11,11 +11,11 @@ use portolan_multicast::{Caster, Codec, Listener, Run, Sent, Socket, Terms};
 use rustix::event::{PollFd, PollFlags};
 use std::time::Instant;
 
-/// Runs sent or received in a turn before the loop handles other work.
-const RUNS_IN_TURN: usize = 32;
+/// Runs sent or received per poll before the loop handles other work.
+const RUNS_PER_POLL: usize = 32;
 
 /// Runs per window. With longer runs, a lost burst would be a larger share of the window.
-const RUNS_IN_WINDOW: u64 = 8;
+const RUNS_PER_WINDOW: u64 = 8;
 
 /// Bytes of the longest block's message.
 const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
@@ -26,15 +26,15 @@ pub(crate) enum Part {
     Listening(Box<Listening>),
 }
 
-/// Result of a turn.
+/// Result of a poll.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct Polled {
     /// Set if there may be more work at once.
     pub(crate) has_acted: bool,
     /// Messages of complete blocks in order, with their numbers.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
     /// Control messages to send, with their receivers.
-    pub(crate) words: Vec<(u32, Word)>,
+    pub(crate) messages: Vec<(u32, Message)>,
 }
 
 impl Part {
@@ -48,11 +48,11 @@ impl Part {
                 socket,
                 codec,
                 piece_len: terms.piece_len,
-                run_count: usize::try_from(terms.window / RUNS_IN_WINDOW).unwrap_or(1),
+                run_count: usize::try_from(terms.window / RUNS_PER_WINDOW).unwrap_or(1),
                 caster: Caster::new(1..size, terms, now),
                 run: Run::default(),
                 is_blocked: false,
-                gone_count: 0,
+                failed_count: 0,
             })),
             _ => Part::Listening(Box::new(Listening {
                 socket,
@@ -64,12 +64,12 @@ impl Part {
     }
 
     /// Handles a control message about multicast. Other messages are ignored.
-    pub(crate) fn on_word(&mut self, rank: u32, word: &Word) {
-        match (self, word) {
-            (Part::Casting(casting), Word::Report(report)) => {
+    pub(crate) fn on_message(&mut self, rank: u32, message: &Message) {
+        match (self, message) {
+            (Part::Casting(casting), Message::Report(report)) => {
                 casting.caster.on_report(rank, report);
             }
-            (Part::Listening(listening), Word::Sent { serial, front }) if rank == 0 => {
+            (Part::Listening(listening), Message::Sent { serial, front }) if rank == 0 => {
                 listening.sent = Some(Sent {
                     serial: *serial,
                     front: *front,
@@ -79,16 +79,16 @@ impl Part {
         }
     }
 
-    /// Sends or receives as much as possible in one turn.
-    pub(crate) fn turn(
+    /// Sends or receives up to the limit of one poll.
+    pub(crate) fn poll(
         &mut self,
         now: Instant,
         relay: &mut Relay,
         memory: &Memory,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Polled, Fault> {
         match self {
-            Part::Casting(casting) => casting.turn(now, relay),
-            Part::Listening(listening) => listening.turn(relay, memory),
+            Part::Casting(casting) => casting.poll(now, relay),
+            Part::Listening(listening) => listening.poll(relay, memory),
         }
     }
 
@@ -126,25 +126,25 @@ pub(crate) struct Casting {
     caster: Caster<Instant>,
     /// Run that is being sent.
     run: Run,
-    /// Set if the socket had no room.
+    /// Set if the socket buffer was full.
     is_blocked: bool,
-    /// Number of failed processes in the last turn.
-    gone_count: usize,
+    /// Number of failed processes at the last poll.
+    failed_count: usize,
 }
 
 impl Casting {
-    fn turn(&mut self, now: Instant, relay: &mut Relay) -> Result<Turn, Fault> {
-        if relay.gone().len() != self.gone_count {
-            self.gone_count = relay.gone().len();
+    fn poll(&mut self, now: Instant, relay: &mut Relay) -> Result<Polled, Fault> {
+        if relay.failed().len() != self.failed_count {
+            self.failed_count = relay.failed().len();
             relay
-                .gone()
+                .failed()
                 .iter()
                 .for_each(|rank| self.caster.remove_member(*rank));
         }
         self.caster.forget(relay.acked());
-        let mut turn = Turn::default();
+        let mut polled = Polled::default();
         self.is_blocked = false;
-        for _ in 0..RUNS_IN_TURN {
+        for _ in 0..RUNS_PER_POLL {
             if self.run.is_empty() {
                 self.fill(now, relay);
             }
@@ -160,16 +160,16 @@ impl Casting {
                 break;
             }
             self.caster.on_sent(now);
-            turn.has_acted = true;
+            polled.has_acted = true;
         }
         // Data still waiting in the run must not be reported as sent.
         if !self.is_blocked {
-            let told = self.caster.on_time(now).into_iter();
-            turn.words = told
-                .map(|(rank, Sent { serial, front })| (rank, Word::Sent { serial, front }))
+            let positions = self.caster.on_time(now).into_iter();
+            polled.messages = positions
+                .map(|(rank, Sent { serial, front })| (rank, Message::Sent { serial, front }))
                 .collect();
         }
-        Ok(turn)
+        Ok(polled)
     }
 
     fn fill(&mut self, now: Instant, relay: &mut Relay) {
@@ -180,9 +180,8 @@ impl Casting {
             };
             relay.on_cast(header.block);
             if let Some(block) = relay.block(header.block) {
-                let message = block.message();
-                self.run
-                    .push(&self.codec, &header, &message, self.piece_len);
+                let bytes = block.message();
+                self.run.push(&self.codec, &header, &bytes, self.piece_len);
             }
         }
     }
@@ -198,11 +197,11 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    fn turn(&mut self, relay: &Relay, memory: &Memory) -> Result<Turn, Fault> {
-        let mut turn = Turn::default();
+    fn poll(&mut self, relay: &Relay, memory: &Memory) -> Result<Polled, Fault> {
+        let mut polled = Polled::default();
         let limit = relay.limit();
         let mut is_drained = false;
-        for _ in 0..RUNS_IN_TURN {
+        for _ in 0..RUNS_PER_POLL {
             let listener = &mut self.listener;
             let received = self.socket.receive(&self.codec, |header, body| {
                 listener.on_datagram(header, body, limit, || memory.take());
@@ -214,17 +213,17 @@ impl Listening {
             if is_drained {
                 break;
             }
-            turn.has_acted = true;
+            polled.has_acted = true;
         }
         while let Some(block) = self.listener.take_block() {
-            turn.blocks.push(block);
+            polled.blocks.push(block);
         }
         if let Some(sent) = self.sent.filter(|_| is_drained) {
             self.sent = None;
             self.listener.on_sent(sent);
         }
-        let report = self.listener.take_report().map(Word::Report);
-        turn.words = report.into_iter().map(|word| (0, word)).collect();
-        Ok(turn)
+        let report = self.listener.take_report().map(Message::Report);
+        polled.messages = report.into_iter().map(|message| (0, message)).collect();
+        Ok(polled)
     }
 }

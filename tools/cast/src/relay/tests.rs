@@ -24,7 +24,7 @@ fn block(seq: u64, kind: Kind) -> Block {
 
 /// A message in flight between two processes.
 #[derive(Clone, Debug)]
-enum Letter {
+enum Message {
     Block(Block),
     Control(Control),
 }
@@ -34,17 +34,17 @@ struct Process {
     /// Blocks waiting to be verified, then stored.
     unverified: VecDeque<u64>,
     unstored: VecDeque<u64>,
-    got: Vec<u64>,
+    stored: Vec<u64>,
     watched: BTreeSet<u32>,
     is_dead: bool,
     is_orphaned: bool,
-    held_most: usize,
+    held_max: usize,
 }
 
 /// Processes, with ordered channels between each pair.
 struct Net {
     processes: Vec<Process>,
-    ways: BTreeMap<(u32, u32), VecDeque<Letter>>,
+    channels: BTreeMap<(u32, u32), VecDeque<Message>>,
     block_count: u64,
     fed: u64,
     now: Instant,
@@ -58,15 +58,15 @@ impl Net {
             relay: Relay::new(rank, shape, window, STALL, now),
             unverified: VecDeque::new(),
             unstored: VecDeque::new(),
-            got: Vec::new(),
+            stored: Vec::new(),
             watched: BTreeSet::new(),
             is_dead: false,
             is_orphaned: false,
-            held_most: 0,
+            held_max: 0,
         };
         let mut net = Net {
             processes: (0..shape.size).map(process).collect(),
-            ways: BTreeMap::new(),
+            channels: BTreeMap::new(),
             block_count,
             fed: 0,
             now,
@@ -78,12 +78,15 @@ impl Net {
 
     fn drain(&mut self, rank: u32) {
         while let Some(action) = self.processes[rank as usize].relay.poll_action() {
-            let mut send = |to, letter| {
-                self.ways.entry((rank, to)).or_default().push_back(letter);
+            let mut send = |to, message| {
+                self.channels
+                    .entry((rank, to))
+                    .or_default()
+                    .push_back(message);
             };
             match action {
-                Action::Send { to, block } => send(to, Letter::Block(block)),
-                Action::Tell { to, control } => send(to, Letter::Control(control)),
+                Action::Send { to, block } => send(to, Message::Block(block)),
+                Action::SendControl { to, control } => send(to, Message::Control(control)),
                 Action::Watch(peer) => {
                     self.processes[rank as usize].watched.insert(peer);
                 }
@@ -93,12 +96,12 @@ impl Net {
             }
         }
         let process = &mut self.processes[rank as usize];
-        process.held_most = process.held_most.max(process.relay.ring.len());
+        process.held_max = process.held_max.max(process.relay.ring.len());
     }
 
     fn feed(&mut self) {
         let source = &mut self.processes[0].relay;
-        while source.room() > 0 && self.fed < self.block_count {
+        while source.free_slots() > 0 && self.fed < self.block_count {
             let is_last = self.fed + 1 == self.block_count;
             let kind = if is_last { Kind::End } else { Kind::Data };
             source.on_block(block(self.fed, kind));
@@ -113,19 +116,19 @@ impl Net {
     fn step(&mut self, random: &mut ChaCha8Rng, stalled: Option<u32>) -> bool {
         self.feed();
         let is_up = |net: &Net, rank: &u32| !net.processes[*rank as usize].is_dead;
-        let mut can: Vec<(u32, u32)> = Vec::new();
-        for (&(from, to), letters) in &self.ways {
-            let has_room = |process: &Process| process.relay.room() > 0;
-            let is_taken = match letters.front() {
+        let mut steps: Vec<(u32, u32)> = Vec::new();
+        for (&(from, to), messages) in &self.channels {
+            let has_free_slot = |process: &Process| process.relay.free_slots() > 0;
+            let is_receivable = match messages.front() {
                 None => false,
-                Some(Letter::Control(_)) => true,
-                Some(Letter::Block(_)) => {
+                Some(Message::Control(_)) => true,
+                Some(Message::Block(_)) => {
                     let process = &self.processes[to as usize];
-                    process.relay.parent() == Some(from) && has_room(process)
+                    process.relay.parent() == Some(from) && has_free_slot(process)
                 }
             };
-            if is_taken && is_up(self, &to) {
-                can.push((from, to));
+            if is_receivable && is_up(self, &to) {
+                steps.push((from, to));
             }
         }
         let ranks: Vec<u32> = (0..u32::try_from(self.processes.len()).unwrap()).collect();
@@ -134,16 +137,16 @@ impl Net {
             let stores = Some(*rank) != stalled && !process.unstored.is_empty();
             !process.is_dead && (!process.unverified.is_empty() || stores)
         });
-        can.extend(busy.map(|rank| (rank, rank)));
-        let Some(&(from, to)) = can.choose(random) else {
-            return self.tell_of_the_dead();
+        steps.extend(busy.map(|rank| (rank, rank)));
+        let Some(&(from, to)) = steps.choose(random) else {
+            return self.report_failures();
         };
         match from == to {
             true => self.work(to, random, stalled),
             false => self.deliver(from, to),
         }
         if random.random_bool(0.1) {
-            self.tell_of_the_dead();
+            self.report_failures();
         }
         true
     }
@@ -157,23 +160,28 @@ impl Net {
             process.relay.on_verified(seq + 1);
         } else if may_store {
             let seq = process.unstored.pop_front().unwrap();
-            process.got.push(seq);
+            process.stored.push(seq);
             process.relay.on_stored(seq + 1, &mut Vec::new());
         }
         self.drain(rank);
     }
 
     fn deliver(&mut self, from: u32, to: u32) {
-        let letter = self.ways.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+        let message = self
+            .channels
+            .get_mut(&(from, to))
+            .unwrap()
+            .pop_front()
+            .unwrap();
         let now = self.now;
         let process = &mut self.processes[to as usize];
-        match letter {
-            Letter::Control(control) => {
+        match message {
+            Message::Control(control) => {
                 process
                     .relay
                     .on_control(now, from, control, &mut Vec::new());
             }
-            Letter::Block(block) => {
+            Message::Block(block) => {
                 let seq = block.head.seq;
                 if process.relay.on_block(block) {
                     process.unverified.push_back(seq);
@@ -190,48 +198,48 @@ impl Net {
 
     /// Reports failures to the watching processes, after messages that the failed process had sent.
     /// Messages that it had not received are lost.
-    fn tell_of_the_dead(&mut self) -> bool {
-        let mut news = Vec::new();
+    fn report_failures(&mut self) -> bool {
+        let mut failures = Vec::new();
         for (rank, process) in self.processes.iter().enumerate() {
             let rank = u32::try_from(rank).unwrap();
             for peer in process.watched.iter().filter(|_| !process.is_dead) {
                 if self.processes[*peer as usize].is_dead {
-                    news.push((rank, *peer));
+                    failures.push((rank, *peer));
                 }
             }
         }
-        for (rank, peer) in &news {
+        for (rank, peer) in &failures {
             while self
-                .ways
+                .channels
                 .get(&(*peer, *rank))
-                .is_some_and(|letters| !letters.is_empty())
+                .is_some_and(|messages| !messages.is_empty())
             {
-                let letters = self.ways.get_mut(&(*peer, *rank)).unwrap();
-                if let Some(Letter::Control(control)) = letters.pop_front() {
+                let messages = self.channels.get_mut(&(*peer, *rank)).unwrap();
+                if let Some(Message::Control(control)) = messages.pop_front() {
                     let now = self.now;
                     let relay = &mut self.processes[*rank as usize].relay;
                     relay.on_control(now, *peer, control, &mut Vec::new());
                 }
             }
-            self.ways.remove(&(*rank, *peer));
+            self.channels.remove(&(*rank, *peer));
             let process = &mut self.processes[*rank as usize];
             process.watched.remove(peer);
             process
                 .relay
-                .on_gone(self.now, *peer, "killed", &mut Vec::new());
+                .on_failed(self.now, *peer, "killed", &mut Vec::new());
             self.drain(*rank);
         }
-        !news.is_empty()
+        !failures.is_empty()
     }
 
-    fn assert_whole(&self, living: impl Iterator<Item = u32>) {
-        for rank in living {
+    fn assert_complete(&self, live: impl Iterator<Item = u32>) {
+        for rank in live {
             let process = &self.processes[rank as usize];
-            let wanted: Vec<u64> = (0..self.block_count).collect();
+            let expected: Vec<u64> = (0..self.block_count).collect();
             assert!(
-                process.got == wanted,
+                process.stored == expected,
                 "rank {rank} got {} blocks",
-                process.got.len()
+                process.stored.len()
             );
             assert!(process.relay.is_finished(), "rank {rank} is not finished");
         }
@@ -250,11 +258,11 @@ fn all_members_receive_all_blocks_in_any_order() {
         let window = random.random_range(1..12);
         let mut net = Net::new(shape, window, 40);
         while net.step(&mut random, None) {}
-        net.assert_whole(1..shape.size);
+        net.assert_complete(1..shape.size);
         assert!(
             net.processes
                 .iter()
-                .all(|process| process.held_most <= window)
+                .all(|process| process.held_max <= window)
         );
         assert_eq!(net.bypassed, [], "seed {seed}");
     }
@@ -285,8 +293,8 @@ fn live_members_receive_all_blocks_despite_failures() {
             }
             steps += 1;
         }
-        let living = (1..shape.size).filter(|rank| !net.processes[*rank as usize].is_dead);
-        net.assert_whole(living);
+        let live = (1..shape.size).filter(|rank| !net.processes[*rank as usize].is_dead);
+        net.assert_complete(live);
         assert!(
             net.processes.iter().all(|process| !process.is_orphaned),
             "seed {seed}"
@@ -303,14 +311,17 @@ fn only_the_stalled_member_is_dismissed() {
             size: random.random_range(3..9),
         };
         let mut net = Net::new(shape, 4, 40);
-        let lazy = random.random_range(1..shape.size);
+        let stalled = random.random_range(1..shape.size);
         loop {
-            while net.step(&mut random, Some(lazy)) {}
+            while net.step(&mut random, Some(stalled)) {}
             if net.processes[0].relay.is_finished() {
                 break;
             }
             net.now += STALL / 2;
-            assert!(net.now.elapsed() < STALL, "seed {seed}: nobody is given up");
+            assert!(
+                net.now.elapsed() < STALL,
+                "seed {seed}: no member is dismissed"
+            );
             for rank in 0..shape.size {
                 if !net.processes[rank as usize].is_dead {
                     let now = net.now;
@@ -321,9 +332,9 @@ fn only_the_stalled_member_is_dismissed() {
                 }
             }
         }
-        net.assert_whole((1..shape.size).filter(|rank| *rank != lazy));
+        net.assert_complete((1..shape.size).filter(|rank| *rank != stalled));
         let ranks: BTreeSet<u32> = net.bypassed.iter().map(|(rank, _)| *rank).collect();
-        assert_eq!(ranks, BTreeSet::from([lazy]), "seed {seed}");
+        assert_eq!(ranks, BTreeSet::from([stalled]), "seed {seed}");
     }
 }
 
@@ -336,8 +347,8 @@ fn orphan_without_live_ancestors_is_reported() {
     }
     net.processes[0].is_dead = true;
     net.processes[1].is_dead = true;
-    net.tell_of_the_dead();
-    net.tell_of_the_dead();
+    net.report_failures();
+    net.report_failures();
     assert!(net.processes[2].is_orphaned);
 }
 

@@ -176,7 +176,7 @@ impl Composer<'_> {
 
     fn read_stream(&mut self, mut file: File, path: &Path, meta: Meta) -> Result<(), Fault> {
         if self.hashes == Hashes::Blocks {
-            let why = "it can be read only once, and --resume reads twice: cast it from a file";
+            let why = "it can be read only once, but --resume reads it twice: cast from a file";
             return Err(Fault::refused(path, why));
         }
         let entry = Entry {
@@ -234,7 +234,7 @@ impl Composer<'_> {
                     String::from_utf8_lossy(name),
                 );
                 self.out.warn(format!(
-                    "{shown} has more extended attributes than a cast takes: {name} is left out"
+                    "{shown} has more extended attributes than a cast supports: {name} is omitted"
                 ));
             }
             fits
@@ -246,12 +246,12 @@ impl Composer<'_> {
             self.flush()?;
         }
         self.totals.entries += 1;
-        let leads_to = match &entry.what {
+        let target_len = match &entry.what {
             What::Symlink { target } => target.len(),
             What::HardLink { to } => to.len(),
             _ => 0,
         };
-        self.names_len += entry.path.len() + leads_to + len;
+        self.names_len += entry.path.len() + target_len + len;
         self.records.push(Record::Entry(entry));
         Ok(())
     }
@@ -339,7 +339,7 @@ impl Composer<'_> {
         self.names_len = 0;
         self.totals.bytes += std::mem::take(&mut self.data_len);
         let payload = postcard::to_allocvec(&batch)
-            .map_err(|_| Fault::Protocol("records that have no form"))?;
+            .map_err(|_| Fault::Protocol("records that cannot be serialized"))?;
         let count = match self.hashes {
             Hashes::Pieces => return self.out.emit(Kind::Entries, number, 0, payload),
             // A batch has more bytes than blocks, so the count fits.

@@ -35,7 +35,7 @@ impl Composer<'_> {
                     self.totals.vanished += 1;
                     let shown = crate::fault::shown(&path);
                     self.out
-                        .warn(format!("{shown} vanished while the directory was read"));
+                        .warn(format!("{shown} was removed while the directory was read"));
                 }
                 Err(fault) => return Err(fault),
             }
@@ -86,7 +86,7 @@ impl Composer<'_> {
             }
             FileType::Socket => {
                 let shown = crate::fault::shown(path);
-                self.out.warn(format!("{shown} is a socket, and left out"));
+                self.out.warn(format!("{shown} is a socket and is omitted"));
             }
             _ => {
                 let what = What::Special {

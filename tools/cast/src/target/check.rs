@@ -110,7 +110,7 @@ impl Checker {
             Ok(stat) => Some(stat),
             Err(_) if is_known_missing => None,
             Err(errno) => {
-                notes.push(unfit(errno.into()));
+                notes.push(unreadable_note(errno.into()));
                 None
             }
         };
@@ -126,7 +126,7 @@ impl Checker {
                 if let Some(stat) = &stat {
                     self.compare_other(&path, &other, &entry.meta, stat, &mut notes)?;
                 }
-                self.tell(&path, &notes);
+                self.report(&path, &notes);
             }
         }
         Ok(())
@@ -143,10 +143,10 @@ impl Checker {
         if let Some(stat) = stat {
             match is_there {
                 true => self.compare_meta(&path, meta, stat, false, &mut notes),
-                false => notes.push("is no directory".into()),
+                false => notes.push("is not a directory".into()),
             }
         }
-        self.tell(&path, &notes);
+        self.report(&path, &notes);
         let names = is_there.then(Names::default);
         self.levels.push(Level::Directory { path, names });
     }
@@ -169,10 +169,10 @@ impl Checker {
                     let _ = rustix::fs::fadvise(&opened, 0, None, Advice::Sequential);
                     file = Some(opened);
                 }
-                Err(errno) => notes.push(unfit(errno)),
+                Err(errno) => notes.push(unreadable_note(errno)),
             }
         } else if stat.is_some() {
-            notes.push("is no file".into());
+            notes.push("is not a regular file".into());
         }
         if let Some(stat) = stat.filter(|_| is_file && len.is_some()) {
             self.compare_meta(&path, meta, &stat, false, &mut notes);
@@ -202,12 +202,13 @@ impl Checker {
     ) -> Result<(), Fault> {
         match what {
             What::Symlink { target } => {
-                let leads = rustix::fs::readlink(path, Vec::new());
-                if leads.is_ok_and(|leads| leads.as_bytes() == target.as_slice()) {
+                let target_here = rustix::fs::readlink(path, Vec::new());
+                if target_here.is_ok_and(|target_here| target_here.as_bytes() == target.as_slice())
+                {
                     self.compare_meta(path, meta, stat, true, notes);
                 } else {
                     let target = shown(&crate::path_of(target));
-                    notes.push(format!("is no symbolic link to {target}"));
+                    notes.push(format!("is not a symbolic link to {target}"));
                 }
             }
             What::HardLink { to } => {
@@ -215,14 +216,14 @@ impl Checker {
                 let is_same = rustix::fs::lstat(&first)
                     .is_ok_and(|first| (first.st_dev, first.st_ino) == (stat.st_dev, stat.st_ino));
                 if !is_same {
-                    notes.push(format!("is no hard link of {}", shown(&first)));
+                    notes.push(format!("is not a hard link to {}", shown(&first)));
                 }
             }
             What::Special { file_type, device } => {
                 if stat.st_mode & !0o7777 == *file_type && stat.st_rdev == *device {
                     self.compare_meta(path, meta, stat, false, notes);
                 } else {
-                    notes.push("is another kind of file".into());
+                    notes.push("is a file of another type".into());
                 }
             }
             // Entries with contents are compared elsewhere.
@@ -242,12 +243,12 @@ impl Checker {
         let mode = stat.st_mode & 0o7777;
         if !is_symlink && mode != meta.mode {
             let source = meta.mode;
-            notes.push(format!("has permissions {mode:o}, the source {source:o}"));
+            notes.push(format!("has permissions {mode:o} instead of {source:o}"));
         }
         // Without root, copies belong to the user, so owners are not compared.
         if self.is_root && (stat.st_uid, stat.st_gid) != (meta.uid, meta.gid) {
             notes.push(format!(
-                "belongs to {}:{}, in the source to {}:{}",
+                "belongs to {}:{} instead of {}:{}",
                 stat.st_uid, stat.st_gid, meta.uid, meta.gid
             ));
         }
@@ -256,7 +257,7 @@ impl Checker {
             let len = rustix::fs::lgetxattr(path, name.as_slice(), &mut there);
             if !len.is_ok_and(|len| there.get(..len) == Some(value)) {
                 let name = String::from_utf8_lossy(name);
-                notes.push(format!("has another extended attribute {name}"));
+                notes.push(format!("has another value of extended attribute {name}"));
             }
         }
     }
@@ -296,34 +297,34 @@ impl Checker {
                 open.conclude(len);
                 self.checked.blocks += open.blocks;
                 self.checked.differing_blocks += open.differing;
-                self.tell(&open.path, &open.notes);
+                self.report(&open.path, &open.notes);
             }
             Some(Level::Directory {
                 path,
                 names: Some(names),
-            }) => self.look_for_others(&path, &names),
+            }) => self.report_extra_entries(&path, &names),
             Some(Level::Directory { names: None, .. }) => {}
-            None => return Err(Fault::Protocol("the end of nothing")),
+            None => return Err(Fault::Protocol("an end without an open entry")),
         }
         Ok(())
     }
 
     /// Reports entries that the source does not have.
-    fn look_for_others(&mut self, path: &Path, names: &Names) {
+    fn report_extra_entries(&mut self, path: &Path, names: &Names) {
         match std::fs::read_dir(path) {
             Ok(entries) => {
                 for entry in entries.flatten() {
                     if !names.has(&entry.file_name()) {
-                        self.tell(&entry.path(), &["is not in the source".into()]);
+                        self.report(&entry.path(), &["is not in the source".into()]);
                     }
                 }
             }
-            Err(errno) => self.tell(path, &[unfit(errno)]),
+            Err(errno) => self.report(path, &[unreadable_note(errno)]),
         }
     }
 
     /// Counts and reports an entry that has differences.
-    fn tell(&mut self, path: &Path, notes: &[String]) {
+    fn report(&mut self, path: &Path, notes: &[String]) {
         if notes.is_empty() {
             return;
         }
@@ -406,7 +407,7 @@ impl Open {
             let there = file.seek(std::io::SeekFrom::End(0)).unwrap_or(0);
             if there < len || (there > len && !self.may_be_longer) {
                 self.notes
-                    .push(format!("has {there} bytes, the source {len}"));
+                    .push(format!("has {there} bytes instead of {len}"));
             }
         }
         if self.differing > 0 && self.file.is_some() {
@@ -420,7 +421,7 @@ impl Open {
             ));
         }
         if let Some(errno) = self.unreadable.take() {
-            self.notes.push(unfit(errno));
+            self.notes.push(unreadable_note(errno));
         }
     }
 }
@@ -437,7 +438,7 @@ impl Store for Checker {
                 super::conclude(payload, &mut self.totals, hash)?;
             }
             Kind::Data | Kind::Stream => {
-                return Err(Fault::Protocol("data where only hashes go"));
+                return Err(Fault::Protocol("file contents in a verification"));
             }
         }
         Ok(None)
@@ -461,9 +462,9 @@ fn kind(stat: &Stat) -> FileType {
 }
 
 /// Returns the reason why an entry cannot be compared.
-fn unfit(errno: std::io::Error) -> String {
+fn unreadable_note(errno: std::io::Error) -> String {
     match errno.kind() {
-        std::io::ErrorKind::NotFound => "is not there".into(),
+        std::io::ErrorKind::NotFound => "does not exist".into(),
         _ => format!("cannot be read: {errno}"),
     }
 }

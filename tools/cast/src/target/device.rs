@@ -25,7 +25,7 @@ fn single(entry: &Entry, target: &Path) -> Result<Option<u64>, Fault> {
         What::File { len } if entry.path.is_empty() => Ok(Some(len)),
         What::Stream => Ok(None),
         _ => {
-            let why = "takes one stream of bytes, and the source is a directory: cast it to a \
+            let why = "accepts one stream of bytes, but the source is a directory: cast it to a \
                        directory, or `tar c DIRECTORY | portolan cast - …`";
             Err(Fault::refused(target, why))
         }
@@ -70,7 +70,7 @@ impl Device {
             FileType::CharacterDevice | FileType::Fifo => {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
                 let file = rustix::fs::open(path, flags, Mode::empty()).map_err(refused)?;
-                Ok(Some(Box::new(Pipe::new(path, Taker::File(file.into())))))
+                Ok(Some(Box::new(Pipe::new(path, Consumer::File(file.into())))))
             }
             _ => Ok(None),
         }
@@ -97,7 +97,7 @@ impl Sink for Device {
             Some(len) if len > self.len => Err(Fault::refused(
                 &self.path,
                 format!(
-                    "has {} bytes, and the source {len}: cast to a larger one",
+                    "has {} bytes, but the source has {len}: cast to a larger one",
                     self.len
                 ),
             )),
@@ -114,7 +114,7 @@ impl Sink for Device {
         Ok(())
     }
 
-    fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
+    fn retain(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
         self.zero_up_to(offset)?;
         self.at = offset + len;
         Ok(())
@@ -140,7 +140,7 @@ impl Sink for Device {
         // A device reports write errors only here.
         self.file
             .sync_all()
-            .map_err(|errno| Fault::file(&self.path, "written to the end", errno))
+            .map_err(|errno| Fault::file(&self.path, "flushed", errno))
     }
 
     fn take_warnings(&mut self) -> Vec<String> {
@@ -148,7 +148,7 @@ impl Sink for Device {
     }
 }
 
-enum Taker {
+enum Consumer {
     File(File),
     Command(Child, String),
 }
@@ -156,16 +156,16 @@ enum Taker {
 /// A consumer of a byte stream.
 pub(super) struct Pipe {
     path: PathBuf,
-    taker: Taker,
+    consumer: Consumer,
     at: u64,
     source_len: Option<u64>,
 }
 
 impl Pipe {
-    fn new(path: &Path, taker: Taker) -> Pipe {
+    fn new(path: &Path, consumer: Consumer) -> Pipe {
         Pipe {
             path: path.to_owned(),
-            taker,
+            consumer,
             at: 0,
             source_len: None,
         }
@@ -176,7 +176,7 @@ impl Pipe {
         let name = Path::new("standard output");
         let fd = std::io::stdout().as_fd().try_clone_to_owned();
         let fd = fd.map_err(|errno| Fault::file(name, "opened", errno))?;
-        Ok(Pipe::new(name, Taker::File(fd.into())))
+        Ok(Pipe::new(name, Consumer::File(fd.into())))
     }
 
     /// Creates a sink to the standard input of a shell command.
@@ -191,23 +191,23 @@ impl Pipe {
             .map_err(|errno| Fault::file(name, "started", errno))?;
         Ok(Pipe::new(
             Path::new(&shown),
-            Taker::Command(child, shown.clone()),
+            Consumer::Command(child, shown.clone()),
         ))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let written = match &mut self.taker {
-            Taker::File(file) => file.write_all(bytes),
-            Taker::Command(child, _) => match &mut child.stdin {
+        let written = match &mut self.consumer {
+            Consumer::File(file) => file.write_all(bytes),
+            Consumer::Command(child, _) => match &mut child.stdin {
                 Some(input) => input.write_all(bytes),
                 None => Ok(()),
             },
         };
         self.at += bytes.len() as u64;
-        match (written, &mut self.taker) {
+        match (written, &mut self.consumer) {
             (Ok(()), _) => Ok(()),
-            (Err(_), Taker::Command(child, command)) => Err(ended(child, command)),
-            (Err(errno), Taker::File(_)) => Err(Fault::file(&self.path, "written", errno)),
+            (Err(_), Consumer::Command(child, command)) => Err(ended(child, command)),
+            (Err(errno), Consumer::File(_)) => Err(Fault::file(&self.path, "written", errno)),
         }
     }
 
@@ -226,7 +226,7 @@ impl Pipe {
 fn ended(child: &mut Child, command: &str) -> Fault {
     drop(child.stdin.take());
     let status = match child.wait() {
-        Ok(status) => format!("{status} before it had read everything"),
+        Ok(status) => format!("{status} before it had read all data"),
         Err(error) => error.to_string(),
     };
     Fault::Command {
@@ -246,13 +246,12 @@ impl Sink for Pipe {
         self.write(bytes)
     }
 
-    fn keep(&mut self, _offset: u64, _len: u64) -> Result<(), Fault> {
-        Err(Fault::Protocol("a stream that has something already"))
+    fn retain(&mut self, _offset: u64, _len: u64) -> Result<(), Fault> {
+        Err(Fault::Protocol("a resumed stream"))
     }
 
     fn prepare(&mut self, _root: &Entry) -> Result<(), Fault> {
-        let why =
-            "takes a stream of bytes, of which nothing is left to resume: cast without --resume";
+        let why = "accepts a stream only, which cannot be resumed: cast without --resume";
         Err(Fault::refused(&self.path, why))
     }
 
@@ -269,7 +268,7 @@ impl Sink for Pipe {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        let Taker::Command(child, command) = &mut self.taker else {
+        let Consumer::Command(child, command) = &mut self.consumer else {
             return Ok(());
         };
         drop(child.stdin.take());
@@ -291,7 +290,7 @@ impl Sink for Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        if let Taker::Command(child, _) = &mut self.taker {
+        if let Consumer::Command(child, _) = &mut self.consumer {
             // The command is killed, because end of file would look like the end of the data.
             let is_done = child.try_wait().is_ok_and(|status| status.is_some());
             if !is_done {

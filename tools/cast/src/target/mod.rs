@@ -38,12 +38,12 @@ pub(crate) trait Sink: Send {
     fn write_old(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.write_at(offset, bytes)
     }
-    /// Keeps bytes of the most recent file that are already present, as found by
+    /// Retains bytes of the most recent file that are already present, as found by
     /// [`Sink::read_part`].
     ///
     /// # Errors
     /// See [`Sink::write_at`].
-    fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault>;
+    fn retain(&mut self, offset: u64, len: u64) -> Result<(), Fault>;
     /// Announces the type of the source, before queries about existing data.
     ///
     /// # Errors
@@ -93,11 +93,11 @@ pub(crate) fn open(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn 
 
 /// Compares the totals of the last block with those found here, which go into `totals`.
 fn conclude(payload: &[u8], totals: &mut Totals, hash: [u8; 32]) -> Result<(), Fault> {
-    let said: Totals =
-        postcard::from_bytes(payload).map_err(|_| Fault::Protocol("a last block that is none"))?;
+    let expected: Totals =
+        postcard::from_bytes(payload).map_err(|_| Fault::Protocol("an invalid last block"))?;
     totals.hash = hash;
-    totals.vanished = said.vanished;
-    match *totals == said {
+    totals.vanished = expected.vanished;
+    match *totals == expected {
         true => Ok(()),
         false => Err(Fault::TotalDiffers),
     }
@@ -157,7 +157,7 @@ impl Unpacker {
         self.sink.finish()
     }
 
-    fn look_for(&mut self, batch: &Batch) -> Result<Vec<u8>, Fault> {
+    fn find_present_blocks(&mut self, batch: &Batch) -> Result<Vec<u8>, Fault> {
         if let Some(Record::Entry(root)) = batch.records.first()
             && root.path.is_empty()
         {
@@ -168,11 +168,11 @@ impl Unpacker {
     }
 
     /// Skips blocks that are already present, up to the next one to receive.
-    fn skip_what_is_here(&mut self) -> Result<(), Fault> {
-        while let Some((found, hash, len)) = self.plan.next_here() {
+    fn skip_present_blocks(&mut self) -> Result<(), Fault> {
+        while let Some((found, hash, len)) = self.plan.next_present() {
             self.hasher.update(&hash);
             match found {
-                Found::Part => self.fill(len, None, Fill::Keep)?,
+                Found::Part => self.fill(len, None, Fill::Retain)?,
                 Found::Old => {
                     let bytes = self.plan.read_old(&mut *self.sink);
                     if *blake3::hash(&bytes).as_bytes() != hash {
@@ -187,17 +187,17 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Writes or keeps `len` bytes of the extents.
+    /// Writes or retains `len` bytes of the extents.
     fn fill(&mut self, mut len: u64, bytes: Option<&[u8]>, how: Fill) -> Result<(), Fault> {
         self.totals.bytes += len;
         let mut bytes = bytes.unwrap_or_default();
         while len > 0 {
             let Some((offset, left)) = self.extent else {
-                return Err(Fault::Protocol("data that no entry announced"));
+                return Err(Fault::Protocol("data without an entry"));
             };
             let step = left.min(len);
             match how {
-                Fill::Keep => self.sink.keep(offset, step)?,
+                Fill::Retain => self.sink.retain(offset, step)?,
                 Fill::Write | Fill::Old => {
                     // A block is in memory, so its length fits.
                     let (now, later) = bytes.split_at(usize::try_from(step).unwrap_or(usize::MAX));
@@ -210,13 +210,13 @@ impl Unpacker {
             }
             len -= step;
             self.extent = (left > step).then_some((offset + step, left - step));
-            self.go_on()?;
+            self.process_records()?;
         }
         Ok(())
     }
 
     /// Processes the records up to the next that needs data.
-    fn go_on(&mut self) -> Result<(), Fault> {
+    fn process_records(&mut self) -> Result<(), Fault> {
         while self.extent.is_none() {
             match self.records.pop_front() {
                 None => break,
@@ -244,11 +244,11 @@ impl Store for Unpacker {
                 let batch = Batch::parse(payload)?;
                 let needs = match batch.hashes.is_empty() {
                     true => None,
-                    false => Some(self.look_for(&batch)?),
+                    false => Some(self.find_present_blocks(&batch)?),
                 };
                 self.records.extend(batch.records);
-                self.go_on()?;
-                self.skip_what_is_here()?;
+                self.process_records()?;
+                self.skip_present_blocks()?;
                 return Ok(needs);
             }
             // Already present here; a downstream process lacks it.
@@ -257,7 +257,7 @@ impl Store for Unpacker {
                 self.hasher.update(&head.hash);
                 self.plan.next += 1;
                 self.fill(payload.len() as u64, Some(payload), Fill::Write)?;
-                self.skip_what_is_here()?;
+                self.skip_present_blocks()?;
             }
             Kind::Stream => {
                 self.hasher.update(&head.hash);
@@ -297,5 +297,5 @@ fn append(file: &File, offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
 enum Fill {
     Write,
     Old,
-    Keep,
+    Retain,
 }

@@ -26,13 +26,13 @@ struct Piece {
 }
 
 #[derive(Debug)]
-struct Wanted {
+struct PlannedBlock {
     pieces: Vec<Piece>,
     hash: [u8; 32],
     found: Found,
 }
 
-impl Wanted {
+impl PlannedBlock {
     fn len(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len).sum()
     }
@@ -41,7 +41,7 @@ impl Wanted {
 /// Data blocks of one batch. Without hashes the plan is empty, and each received block is stored.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    blocks: Vec<Wanted>,
+    blocks: Vec<PlannedBlock>,
     /// First block that is neither stored nor skipped.
     pub(super) next: usize,
 }
@@ -90,7 +90,7 @@ impl Plan {
     }
 
     /// Returns the next block if it is present: place, hash and length.
-    pub(super) fn next_here(&self) -> Option<(Found, [u8; 32], u64)> {
+    pub(super) fn next_present(&self) -> Option<(Found, [u8; 32], u64)> {
         let block = self.blocks.get(self.next)?;
         (block.found != Found::Nowhere).then(|| (block.found, block.hash, block.len()))
     }
@@ -109,10 +109,10 @@ impl Plan {
 }
 
 /// Returns the pieces of each block, cut as in the source.
-fn cut(batch: &Batch, current: &[u8]) -> Vec<Wanted> {
+fn cut(batch: &Batch, current: &[u8]) -> Vec<PlannedBlock> {
     let mut hashes = batch.hashes.iter();
-    let mut blocks: Vec<Wanted> = Vec::new();
-    let mut room = 0;
+    let mut blocks: Vec<PlannedBlock> = Vec::new();
+    let mut capacity = 0;
     let mut path = current.to_vec();
     for record in &batch.records {
         let (mut offset, mut left) = match record {
@@ -124,24 +124,24 @@ fn cut(batch: &Batch, current: &[u8]) -> Vec<Wanted> {
             Record::Extent { offset, len } => (*offset, *len),
         };
         while left > 0 {
-            if room == 0 {
+            if capacity == 0 {
                 // Excess data is detected when it arrives.
                 let Some(hash) = hashes.next() else {
                     return blocks;
                 };
-                blocks.push(Wanted {
+                blocks.push(PlannedBlock {
                     pieces: Vec::new(),
                     hash: *hash,
                     found: Found::Nowhere,
                 });
-                room = u64::from(batch.block_len).max(1);
+                capacity = u64::from(batch.block_len).max(1);
             }
-            let len = left.min(room);
+            let len = left.min(capacity);
             if let Some(block) = blocks.last_mut() {
                 let path = path.clone();
                 block.pieces.push(Piece { path, offset, len });
             }
-            (offset, left, room) = (offset + len, left - len, room - len);
+            (offset, left, capacity) = (offset + len, left - len, capacity - len);
         }
     }
     blocks

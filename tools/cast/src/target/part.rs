@@ -21,13 +21,13 @@ pub(super) fn path(target: &Path) -> Result<PathBuf, Fault> {
     let Some(name) = target.file_name() else {
         return Err(Fault::refused(
             target,
-            "is not the name of a file: give the whole name of the copy",
+            "does not name a file: give the full path of the copy",
         ));
     };
     let mut part = OsString::from(".");
-    let room = NAME_LEN_MAX - SUFFIX.len() - 1;
+    let len_max = NAME_LEN_MAX - SUFFIX.len() - 1;
     let name = name.as_bytes();
-    part.push(OsStr::from_bytes(&name[..name.len().min(room)]));
+    part.push(OsStr::from_bytes(&name[..name.len().min(len_max)]));
     part.push(OsStr::from_bytes(SUFFIX));
     Ok(target.with_file_name(part))
 }
@@ -38,7 +38,7 @@ pub(super) fn lock(path: &Path, file: &File) -> Result<(), Fault> {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::refused(
             path,
-            "another cast writes there: wait for its end, or cast to another name",
+            "another cast is writing to it: wait until it ends, or cast to another path",
         )),
         // The file system has no locks.
         Err(_) => Ok(()),

@@ -90,7 +90,7 @@ pub(super) struct Tree {
     resume: bool,
     is_prepared: bool,
     /// Last files that were read: of the unfinished copy, and of the older copy.
-    looked_into: [Option<(PathBuf, Option<File>)>; 2],
+    opened: [Option<(PathBuf, Option<File>)>; 2],
     /// Last directory of the older copy used for hard links, by its path below the target.
     old_directory: Option<(PathBuf, Option<Arc<OwnedFd>>)>,
     may_replace: bool,
@@ -111,7 +111,7 @@ impl Tree {
             cleanup,
             resume: spec.resume,
             is_prepared: false,
-            looked_into: [None, None],
+            opened: [None, None],
             old_directory: None,
             may_replace: spec.replace || spec.resume,
             keep_partial: spec.keep_partial,
@@ -122,9 +122,9 @@ impl Tree {
         }
     }
 
-    /// Checks the target. Keeps an unfinished copy of an earlier cast if it can be resumed, otherwise
-    /// removes it.
-    fn make_ready(&mut self, is_directory: bool) -> Result<(), Fault> {
+    /// Checks the target. Retains an unfinished copy of an earlier cast if it can be resumed,
+    /// otherwise removes it.
+    fn prepare_target(&mut self, is_directory: bool) -> Result<(), Fault> {
         if std::mem::replace(&mut self.is_prepared, true) {
             return Ok(());
         }
@@ -133,17 +133,16 @@ impl Tree {
         let is_there = fs::symlink_metadata(&self.target);
         match (is_there.map(|there| there.is_dir()), is_directory) {
             (Ok(true), true) if !self.may_replace => {
-                let why = "is there already: --resume brings it up to date, --replace replaces it by the \
-                           copy";
+                let why = "exists: --resume updates it, --replace replaces it by the copy";
                 return Err(Fault::refused(&self.target, why));
             }
             (Ok(true), false) => {
-                let why = "is a directory, and the source is none: give the whole name of the copy";
+                let why = "is a directory, but the source is not: give the full path of the copy";
                 return Err(Fault::refused(&self.target, why));
             }
             (Ok(false), true) => {
-                let why =
-                    "is a file, and the source a directory: remove it, or cast to another name";
+                let why = "is a file, but the source is a directory: remove the file, or cast to \
+                           another path";
                 return Err(Fault::refused(&self.target, why));
             }
             _ => {}
@@ -174,21 +173,21 @@ impl Tree {
     }
 
     /// Reads from the file that `open` opens. The file stays open for its next piece.
-    fn look_into(
+    fn read_opened(
         &mut self,
         which: usize,
         path: PathBuf,
         open: impl Fn(&Tree, &Path) -> Option<File>,
         (offset, len, bytes): (u64, u64, &mut Vec<u8>),
     ) -> bool {
-        if self.looked_into[which]
+        if self.opened[which]
             .as_ref()
             .is_none_or(|(last, _)| *last != path)
         {
             let file = open(self, &path);
-            self.looked_into[which] = Some((path, file));
+            self.opened[which] = Some((path, file));
         }
-        let file = self.looked_into[which]
+        let file = self.opened[which]
             .as_ref()
             .and_then(|(_, file)| file.as_ref());
         file.is_some_and(|file| super::append(file, offset, len, bytes))
@@ -196,10 +195,10 @@ impl Tree {
 
     /// Records a name of the new copy. Returns true if an entry with that name exists and may stay.
     /// Otherwise removes such an entry.
-    fn take_name(
+    fn reserve_name(
         &mut self,
         path: &Path,
-        may_stay: impl Fn(&fs::Metadata) -> bool,
+        is_reusable: impl Fn(&fs::Metadata) -> bool,
     ) -> Result<bool, Fault> {
         if let Some(Level::Directory {
             names: Some(names), ..
@@ -213,14 +212,14 @@ impl Tree {
             return Ok(false);
         }
         match fs::symlink_metadata(path) {
-            Ok(left) if may_stay(&left) => Ok(true),
+            Ok(left) if is_reusable(&left) => Ok(true),
             Ok(_) => part::remove(path).map(|()| false),
             Err(_) => Ok(false),
         }
     }
 
     /// Removes entries that an earlier cast left in a directory and that are not in the source.
-    fn remove_others(path: &Path, names: &Names) -> Result<(), Fault> {
+    fn remove_extra_entries(path: &Path, names: &Names) -> Result<(), Fault> {
         let unreadable = |errno| Fault::file(path, "listed", errno);
         for entry in fs::read_dir(path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
@@ -231,7 +230,7 @@ impl Tree {
         Ok(())
     }
 
-    fn hold(&mut self, file: &File) -> Result<(), Fault> {
+    fn lock(&mut self, file: &File) -> Result<(), Fault> {
         part::lock(&self.part, file)?;
         // A resumed cast must not remove what it found here.
         if !self.keep_partial && !self.resume {
@@ -243,16 +242,16 @@ impl Tree {
     }
 
     fn begin_directory(&mut self, path: PathBuf, meta: Meta, is_first: bool) -> Result<(), Fault> {
-        let made = match self.take_name(&path, fs::Metadata::is_dir)? {
+        let made = match self.reserve_name(&path, fs::Metadata::is_dir)? {
             true => fs::set_permissions(&path, fs::Permissions::from_mode(UNFINISHED_DIRECTORY)),
             false => fs::DirBuilder::new()
                 .mode(UNFINISHED_DIRECTORY)
                 .create(&path),
         };
-        made.map_err(|errno| Fault::file(&path, "made", errno))?;
+        made.map_err(|errno| Fault::file(&path, "created", errno))?;
         if is_first {
             let file = File::open(&path).map_err(|errno| Fault::file(&path, "opened", errno))?;
-            self.hold(&file)?;
+            self.lock(&file)?;
         }
         let names = self.resume.then(Names::default);
         self.levels.push(Level::Directory { path, meta, names });
@@ -267,7 +266,7 @@ impl Tree {
         is_first: bool,
     ) -> Result<(), Fault> {
         let left = self.open_part(&path);
-        self.take_name(&path, |_| left.is_some())?;
+        self.reserve_name(&path, |_| left.is_some())?;
         if let (Some(len), None, false) = (len, &left, is_first)
             && let Some(old) = self.find_same(&path, &meta, len)
         {
@@ -288,7 +287,7 @@ impl Tree {
             None => create(&path)?,
         };
         if is_first {
-            self.hold(&file)?;
+            self.lock(&file)?;
         }
         self.levels.push(Level::File(Open {
             path,
@@ -303,8 +302,8 @@ impl Tree {
 
     /// Returns the file of the older copy if it has no other name and only its contents can differ.
     fn find_same(&mut self, path: &Path, meta: &Meta, len: u64) -> Option<OldName> {
-        let is_wanted = self.resume && len <= SAME_LEN_MAX && meta.attributes.is_empty();
-        let below = path.strip_prefix(&self.part).ok().filter(|_| is_wanted)?;
+        let is_eligible = self.resume && len <= SAME_LEN_MAX && meta.attributes.is_empty();
+        let below = path.strip_prefix(&self.part).ok().filter(|_| is_eligible)?;
         let name = below.file_name()?.to_owned();
         let directory = self.old_directory(below.parent()?)?;
         let there = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -339,7 +338,7 @@ impl Tree {
     }
 
     /// Creates the current file from its buffered contents, because it differs from the old one.
-    fn make_other(&mut self) -> Result<(), Fault> {
+    fn create_from_buffer(&mut self) -> Result<(), Fault> {
         let same = match self.levels.pop() {
             Some(Level::Same(same)) => same,
             other => {
@@ -371,21 +370,21 @@ impl Tree {
             self.levels.pop();
             return Ok(());
         }
-        self.make_other()?;
+        self.create_from_buffer()?;
         self.end()
     }
 
     fn make_link(&self, path: &Path, to: &[u8]) -> Result<(), Fault> {
         let to = below(&self.part, to)?;
         rustix::fs::linkat(CWD, &to, CWD, path, AtFlags::empty())
-            .map_err(|errno| Fault::file(path, "made (a hard link)", errno))
+            .map_err(|errno| Fault::file(path, "created (a hard link)", errno))
     }
 
     fn make_special(&self, path: &Path, file_type: u32, device: u64) -> Result<(), Fault> {
         let file_type = rustix::fs::FileType::from_raw_mode(file_type);
         let mode = Mode::from_raw_mode(UNFINISHED_FILE);
         rustix::fs::mknodat(CWD, path, file_type, mode, device)
-            .map_err(|errno| Fault::file(path, "made (a device or FIFO)", errno))
+            .map_err(|errno| Fault::file(path, "created (a device or FIFO)", errno))
     }
 
     /// Sets owner, attributes, permissions and time of a path, in an order in which none undoes
@@ -394,13 +393,13 @@ impl Tree {
         if self.is_root {
             let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
             rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(|errno| Fault::file(path, "given to its owner", errno))?;
+                .map_err(|errno| Fault::file(path, "assigned to its owner", errno))?;
         }
         for (name, value) in &meta.attributes {
             match rustix::fs::lsetxattr(path, name.as_slice(), value, XattrFlags::empty()) {
                 Ok(()) => {}
                 Err(errno @ (Errno::NOTSUP | Errno::PERM | Errno::ACCESS)) => {
-                    self.warn_of_attribute(path, name, errno);
+                    self.warn_about_attribute(path, name, errno);
                 }
                 Err(errno) => {
                     return Err(Fault::file(path, "given its extended attributes", errno));
@@ -420,13 +419,13 @@ impl Tree {
             last_modification: modified,
         };
         rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| Fault::file(path, "given its time", errno))
+            .map_err(|errno| Fault::file(path, "given its modification time", errno))
     }
 
-    fn warn_of_attribute(&mut self, path: &Path, name: &[u8], errno: Errno) {
+    fn warn_about_attribute(&mut self, path: &Path, name: &[u8], errno: Errno) {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(format!(
-                "{} has no extended attribute {}: {errno}",
+                "{} did not get extended attribute {}: {errno}",
                 crate::fault::shown(path),
                 String::from_utf8_lossy(name)
             ));
@@ -484,7 +483,7 @@ fn open_beneath(root: &Path, below: &Path) -> Result<OwnedFd, Errno> {
 fn create(path: &Path) -> Result<File, Fault> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::open(path, flags, Mode::from_raw_mode(UNFINISHED_FILE));
-    let made = made.map_err(|errno| Fault::file(path, "made", errno))?;
+    let made = made.map_err(|errno| Fault::file(path, "created", errno))?;
     Ok(File::from(made))
 }
 
@@ -509,7 +508,7 @@ impl Sink for Tree {
     fn begin(&mut self, entry: Entry) -> Result<(), Fault> {
         let is_first = entry.path.is_empty();
         if is_first {
-            self.make_ready(entry.what == What::Directory)?;
+            self.prepare_target(entry.what == What::Directory)?;
         }
         let path = below(&self.part, &entry.path)?;
         match entry.what {
@@ -517,25 +516,25 @@ impl Sink for Tree {
             What::File { len } => self.begin_file(path, entry.meta, Some(len), is_first),
             What::Stream => self.begin_file(path, entry.meta, None, is_first),
             What::HardLink { to } => {
-                self.take_name(&path, |_| false)?;
+                self.reserve_name(&path, |_| false)?;
                 self.make_link(&path, &to)
             }
             What::Symlink { target } => {
-                self.take_name(&path, |_| false)?;
+                self.reserve_name(&path, |_| false)?;
                 rustix::fs::symlink(&target[..], &path)
-                    .map_err(|errno| Fault::file(&path, "made (a symbolic link)", errno))?;
+                    .map_err(|errno| Fault::file(&path, "created (a symbolic link)", errno))?;
                 self.set_meta(&path, &entry.meta, true)
             }
             What::Special { file_type, device } => {
-                self.take_name(&path, |_| false)?;
+                self.reserve_name(&path, |_| false)?;
                 self.make_special(&path, file_type, device)?;
                 self.set_meta(&path, &entry.meta, false)
             }
         }
     }
 
-    fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
-        self.make_other()?;
+    fn retain(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
+        self.create_from_buffer()?;
         let Some(Level::File(open)) = self.levels.last_mut() else {
             return Err(Fault::Protocol("data without a file"));
         };
@@ -545,12 +544,12 @@ impl Sink for Tree {
     }
 
     fn prepare(&mut self, root: &Entry) -> Result<(), Fault> {
-        self.make_ready(root.what == What::Directory)
+        self.prepare_target(root.what == What::Directory)
     }
 
     fn read_part(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
         match below(&self.part, path) {
-            Ok(path) => self.look_into(0, path, Tree::open_part, (offset, len, bytes)),
+            Ok(path) => self.read_opened(0, path, Tree::open_part, (offset, len, bytes)),
             Err(_) => false,
         }
     }
@@ -562,7 +561,7 @@ impl Sink for Tree {
             is_file.then(|| File::open(path).ok()).flatten()
         };
         match below(&self.target, path) {
-            Ok(path) => self.look_into(1, path, open, (offset, len, bytes)),
+            Ok(path) => self.read_opened(1, path, open, (offset, len, bytes)),
             Err(_) => false,
         }
     }
@@ -579,7 +578,7 @@ impl Sink for Tree {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
-        self.make_other()?;
+        self.create_from_buffer()?;
         let Some(Level::File(open)) = self.levels.last_mut() else {
             return Err(Fault::Protocol("data without a file"));
         };
@@ -601,11 +600,11 @@ impl Sink for Tree {
             Some(Level::File(open)) => self.end_file(open),
             Some(Level::Directory { path, meta, names }) => {
                 if let Some(names) = names {
-                    Tree::remove_others(&path, &names)?;
+                    Tree::remove_extra_entries(&path, &names)?;
                 }
                 self.set_meta(&path, &meta, false)
             }
-            Some(Level::Same(_)) | None => Err(Fault::Protocol("the end of nothing")),
+            Some(Level::Same(_)) | None => Err(Fault::Protocol("an end without an open entry")),
         }
     }
 
@@ -621,7 +620,7 @@ impl Sink for Tree {
         match is_there {
             true => self.exchange()?,
             false => fs::rename(&self.part, &self.target)
-                .map_err(|errno| Fault::file(&self.target, "put in place", errno))?,
+                .map_err(|errno| Fault::file(&self.target, "moved into place", errno))?,
         }
         self.cleanup.set(None);
         Ok(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Sleeps for at most `longest`, until a message may have arrived or one of `others` is ready.
 /// Returns at once if something has already arrived. Sleeping keeps idle time out of the processor
 /// times, which spinning would not.
-pub(crate) fn nap<'a>(
+pub(crate) fn wait_for_event<'a>(
     node: &mut Node,
     others: impl IntoIterator<Item = PollFd<'a>>,
     longest: Duration,

@@ -4,12 +4,12 @@
 //! The source invites all hosts to a group, sends trial datagrams, and asks how many were received.
 //! If a host cannot join or receives too few, the cast uses a chain and reports that.
 
-use super::Word;
+use super::Message;
 use crate::control::Control;
 use crate::event::Event;
 use crate::fault::Fault;
 use crate::member::{CONTROL, Inbox, Signals, WATCH};
-use crate::nap::nap;
+use crate::wait::wait_for_event;
 use portolan::{Error, Lane, Node, Request, Target};
 use portolan_multicast::{
     self as multicast, Codec, Header, Keys, OVERHEAD_LEN, Run, Socket, Terms,
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const TRIALS: u64 = 32;
 
 /// Minimum share that each host must receive.
-const HEARD_LEAST: f64 = 0.8;
+const RECEIVED_SHARE_MIN: f64 = 0.8;
 
 /// Number of trials. A switch with IGMP snooping may need a moment after a join.
 const ATTEMPTS: u64 = 3;
@@ -34,17 +34,17 @@ const ATTEMPTS: u64 = 3;
 const TRIAL_DELAY: Duration = Duration::from_millis(100);
 
 /// Longest sleep. It bounds the delay of a signal that arrived just before it.
-const NAP: Duration = Duration::from_millis(20);
+const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// Communication of a process with the others of its job.
-pub(crate) struct Desks<'a> {
+pub(crate) struct Job<'a> {
     pub(crate) node: &'a mut Node,
     pub(crate) inbox: &'a Inbox,
     pub(crate) signals: &'a Signals,
 }
 
 /// Result of the test.
-pub(crate) enum Muster {
+pub(crate) enum ProbeResult {
     /// The cast uses a chain.
     Chain,
     /// The cast uses multicast with these terms.
@@ -56,24 +56,24 @@ pub(crate) enum Muster {
 }
 
 /// Agrees with all other processes on multicast or a chain.
-pub(crate) fn muster(desks: Desks<'_>) -> Result<Muster, Fault> {
-    let rank = desks.node.rank();
-    let mut call = Call {
-        desks,
+pub(crate) fn probe(job: Job<'_>) -> Result<ProbeResult, Fault> {
+    let rank = job.node.rank();
+    let mut prober = Prober {
+        job,
         watches: BTreeMap::new(),
-        later: VecDeque::new(),
+        deferred: VecDeque::new(),
     };
     let outcome = match rank {
-        0 => call.lead(),
-        _ => call.follow(),
+        0 => prober.run_source(),
+        _ => prober.run_receiver(),
     };
-    for request in call.watches.into_values() {
-        call.desks.node.cancel(request);
+    for request in prober.watches.into_values() {
+        prober.job.node.cancel(request);
     }
     // Other processes may have started already, so their messages are kept for the cast.
-    let mut inbox = lock(call.desks.inbox);
-    call.later.append(&mut inbox);
-    *inbox = call.later;
+    let mut inbox = lock(prober.job.inbox);
+    prober.deferred.append(&mut inbox);
+    *inbox = prober.deferred;
     drop(inbox);
     outcome
 }
@@ -83,47 +83,47 @@ fn lock(inbox: &Inbox) -> std::sync::MutexGuard<'_, VecDeque<(u32, Vec<u8>)>> {
 }
 
 /// Reason for a chain.
-type Why = String;
+type Reason = String;
 
 /// A socket and the codec of its datagrams.
-type Way = (Box<Socket>, Box<Codec>);
+type Channel = (Box<Socket>, Box<Codec>);
 
-struct Call<'a> {
-    desks: Desks<'a>,
+struct Prober<'a> {
+    job: Job<'a>,
     /// Live processes, with the receives that fail when they fail.
     watches: BTreeMap<u32, Request>,
     /// Messages that are not about multicast.
-    later: VecDeque<(u32, Vec<u8>)>,
+    deferred: VecDeque<(u32, Vec<u8>)>,
 }
 
-impl Call<'_> {
-    fn lead(&mut self) -> Result<Muster, Fault> {
-        for rank in 1..self.desks.node.size() {
+impl Prober<'_> {
+    fn run_source(&mut self) -> Result<ProbeResult, Fault> {
+        for rank in 1..self.job.node.size() {
             self.watch(rank)?;
         }
         let tried = self.try_group()?;
         let terms = tried.as_ref().ok().map(|(_, terms)| *terms);
-        self.tell_all(&Word::Begin(terms))?;
+        self.send_to_all(&Message::Begin(terms))?;
         Ok(match tried {
-            Ok(((socket, codec), terms)) => Muster::Multicast {
+            Ok(((socket, codec), terms)) => ProbeResult::Multicast {
                 socket,
                 codec,
                 terms,
             },
             Err(why) => {
-                let text = format!("no multicast: {why}; the data goes by a chain");
-                Event::Warning { text }.tell();
-                Muster::Chain
+                let text = format!("no multicast: {why}; the data is sent by a chain");
+                Event::Warning { text }.emit();
+                ProbeResult::Chain
             }
         })
     }
 
     /// Opens a group that all live processes receive.
-    fn try_group(&mut self) -> Result<Result<(Way, Terms), Why>, Fault> {
-        let ports = self.desks.node.port_range();
-        let at = multicast::group_of(self.desks.node.job_id(), 0, ports);
+    fn try_group(&mut self) -> Result<Result<(Channel, Terms), Reason>, Fault> {
+        let ports = self.job.node.port_range();
+        let at = multicast::group_of(self.job.node.job_id(), 0, ports);
         let keys = draw()?;
-        let opened = own_addr(self.desks.node).and_then(|own| {
+        let opened = own_addr(self.job.node).and_then(|own| {
             let socket = Socket::casting(own, at, ports).map_err(|errno| refused(own, &errno))?;
             let mtu = multicast::mtu_of(own).map_err(|errno| refused(own, &errno))?;
             Ok((Box::new(socket), mtu))
@@ -133,18 +133,18 @@ impl Call<'_> {
             Err(why) => return Ok(Err(format!("the source {why}"))),
         };
         let codec = Box::new(codec(&keys)?);
-        self.tell_all(&Word::Invite {
+        self.send_to_all(&Message::Invite {
             group: at.ip().octets(),
             port: at.port(),
             keys,
         })?;
         let (buffer_len, mtu) = match self.gather_ready(mtu)? {
-            Ok(least) => least,
+            Ok(smallest) => smallest,
             Err(why) => return Ok(Err(why)),
         };
         let piece_len = multicast::datagram_len(mtu).saturating_sub(OVERHEAD_LEN);
         if piece_len < multicast::PIECE_LEN_MIN {
-            return Ok(Err(format!("packets of {mtu} bytes are too short")));
+            return Ok(Err(format!("an MTU of {mtu} bytes is too small")));
         }
         let terms = Terms {
             piece_len,
@@ -157,97 +157,102 @@ impl Call<'_> {
     /// Sends trial datagrams until all hosts receive enough, or the attempts are used up.
     fn try_datagrams(
         &mut self,
-        mut way: Way,
+        mut channel: Channel,
         mut terms: Terms,
-    ) -> Result<Result<(Way, Terms), Why>, Fault> {
+    ) -> Result<Result<(Channel, Terms), Reason>, Fault> {
         let mut why = String::new();
         let mut before = BTreeMap::new();
         for _ in 0..ATTEMPTS {
-            if let Err(errno) = send_trials(&mut way, &mut terms) {
+            if let Err(errno) = send_trials(&mut channel, &mut terms) {
                 return Ok(Err(format!("the source cannot send: {errno}")));
             }
             let count = terms.serial;
-            self.tell_all(&Word::Trial { count })?;
+            self.send_to_all(&Message::Trial { count })?;
             why.clear();
-            for (rank, word) in self.gather()? {
-                let Word::Heard { count } = word else {
+            for (rank, message) in self.gather()? {
+                let Message::Received { count } = message else {
                     continue;
                 };
-                let heard = count - before.insert(rank, count).unwrap_or(0).min(count);
-                if (heard as f64) < HEARD_LEAST * TRIALS as f64 {
-                    let host = self.desks.node.host_name(rank).unwrap_or_default();
-                    why = format!("{host} hears {heard} of {TRIALS} datagrams");
+                let received = count - before.insert(rank, count).unwrap_or(0).min(count);
+                if (received as f64) < RECEIVED_SHARE_MIN * TRIALS as f64 {
+                    let host = self.job.node.host_name(rank).unwrap_or_default();
+                    why = format!("{host} received {received} of {TRIALS} datagrams");
                 }
             }
             if why.is_empty() {
-                return Ok(Ok((way, terms)));
+                return Ok(Ok((channel, terms)));
             }
         }
         Ok(Err(why))
     }
 
     /// Returns the smallest buffer and MTU of the hosts.
-    fn gather_ready(&mut self, own_mtu: u32) -> Result<Result<(u64, u32), Why>, Fault> {
-        let mut least = (u64::MAX, own_mtu);
-        for (rank, word) in self.gather()? {
-            match word {
-                Word::Ready { buffer_len, mtu } => {
-                    least = (least.0.min(buffer_len), least.1.min(mtu));
+    fn gather_ready(&mut self, own_mtu: u32) -> Result<Result<(u64, u32), Reason>, Fault> {
+        let mut smallest = (u64::MAX, own_mtu);
+        for (rank, message) in self.gather()? {
+            match message {
+                Message::Ready { buffer_len, mtu } => {
+                    smallest = (smallest.0.min(buffer_len), smallest.1.min(mtu));
                 }
-                Word::Refused { why } => {
-                    let host = self.desks.node.host_name(rank).unwrap_or_default();
+                Message::Refused { why } => {
+                    let host = self.job.node.host_name(rank).unwrap_or_default();
                     return Ok(Err(format!("{host} {why}")));
                 }
-                _ => return Err(Fault::Protocol("an answer to another question")),
+                _ => return Err(Fault::Protocol("an unexpected multicast reply")),
             }
         }
-        Ok(Ok(least))
+        Ok(Ok(smallest))
     }
 
-    fn follow(&mut self) -> Result<Muster, Fault> {
+    fn run_receiver(&mut self) -> Result<ProbeResult, Fault> {
         self.watch(0)?;
-        let (mut way, mut heard): (Option<Way>, u64) = (None, 0);
+        let (mut channel, mut received): (Option<Channel>, u64) = (None, 0);
         loop {
-            match self.next_word()? {
-                Word::Invite { group, port, keys } => {
+            match self.next_message()? {
+                Message::Invite { group, port, keys } => {
                     let at = SocketAddrV4::new(group.into(), port);
-                    let word = match join(self.desks.node, at) {
+                    let message = match join(self.job.node, at) {
                         Ok((socket, mtu)) => {
                             let buffer_len = socket.buffer_len();
-                            way = Some((Box::new(socket), Box::new(codec(&keys)?)));
-                            Word::Ready { buffer_len, mtu }
+                            channel = Some((Box::new(socket), Box::new(codec(&keys)?)));
+                            Message::Ready { buffer_len, mtu }
                         }
-                        Err(why) => Word::Refused { why },
+                        Err(why) => Message::Refused { why },
                     };
-                    self.tell(0, &word)?;
+                    self.send(0, &message)?;
                 }
-                Word::Trial { count } => {
-                    if let Some(way) = &mut way {
-                        heard += hear(way, count - heard.min(count));
+                Message::Trial { count } => {
+                    if let Some(channel) = &mut channel {
+                        received += receive_trials(channel, count - received.min(count));
                     }
-                    self.tell(0, &Word::Heard { count: heard })?;
+                    self.send(0, &Message::Received { count: received })?;
                 }
-                Word::Begin(None) => return Ok(Muster::Chain),
-                Word::Begin(Some(terms)) => {
-                    let (socket, codec) = way.ok_or(Fault::Protocol("no group was named"))?;
-                    return Ok(Muster::Multicast {
+                Message::Begin(None) => return Ok(ProbeResult::Chain),
+                Message::Begin(Some(terms)) => {
+                    let (socket, codec) =
+                        channel.ok_or(Fault::Protocol("multicast without an invitation"))?;
+                    return Ok(ProbeResult::Multicast {
                         socket,
                         codec,
                         terms,
                     });
                 }
-                _ => return Err(Fault::Protocol("a word for the source")),
+                _ => {
+                    return Err(Fault::Protocol(
+                        "a multicast message that only receivers send",
+                    ));
+                }
             }
         }
     }
 
     /// Returns the next message from the source.
-    fn next_word(&mut self) -> Result<Word, Fault> {
+    fn next_message(&mut self) -> Result<Message, Fault> {
         loop {
-            if let Some((_, word)) = self.take_word(|rank| rank == 0)? {
-                return Ok(word);
+            if let Some((_, message)) = self.take_message(|rank| rank == 0)? {
+                return Ok(message);
             }
-            self.rest()?;
+            self.wait()?;
             if self.watches.is_empty() {
                 return Err(Fault::SourceGone);
             }
@@ -255,54 +260,57 @@ impl Call<'_> {
     }
 
     /// Returns an answer from each live process.
-    fn gather(&mut self) -> Result<BTreeMap<u32, Word>, Fault> {
-        let mut answers = BTreeMap::new();
+    fn gather(&mut self) -> Result<BTreeMap<u32, Message>, Fault> {
+        let mut replies = BTreeMap::new();
         loop {
-            while let Some((rank, word)) = self.take_word(|rank| rank > 0)? {
-                answers.insert(rank, word);
+            while let Some((rank, message)) = self.take_message(|rank| rank > 0)? {
+                replies.insert(rank, message);
             }
             let alive: BTreeSet<u32> = self.watches.keys().copied().collect();
-            if alive.iter().all(|rank| answers.contains_key(rank)) {
-                answers.retain(|rank, _| alive.contains(rank));
-                return Ok(answers);
+            if alive.iter().all(|rank| replies.contains_key(rank)) {
+                replies.retain(|rank, _| alive.contains(rank));
+                return Ok(replies);
             }
-            self.rest()?;
+            self.wait()?;
         }
     }
 
-    fn take_word(&mut self, is_from: impl Fn(u32) -> bool) -> Result<Option<(u32, Word)>, Fault> {
+    fn take_message(
+        &mut self,
+        is_from: impl Fn(u32) -> bool,
+    ) -> Result<Option<(u32, Message)>, Fault> {
         loop {
-            let letter = lock(self.desks.inbox).pop_front();
-            let Some((rank, bytes)) = letter else {
+            let received = lock(self.job.inbox).pop_front();
+            let Some((rank, bytes)) = received else {
                 return Ok(None);
             };
             match Control::parse(&bytes)? {
-                Control::Multicast(word) if is_from(rank) => return Ok(Some((rank, word))),
-                _ => self.later.push_back((rank, bytes)),
+                Control::Multicast(message) if is_from(rank) => return Ok(Some((rank, message))),
+                _ => self.deferred.push_back((rank, bytes)),
             }
         }
     }
 
-    fn rest(&mut self) -> Result<(), Fault> {
-        self.desks.signals.check()?;
-        let asked: Vec<(u32, Request)> = self.watches.iter().map(|(a, b)| (*a, *b)).collect();
-        for (rank, request) in asked {
-            match self.desks.node.test(request) {
+    fn wait(&mut self) -> Result<(), Fault> {
+        self.job.signals.check()?;
+        let watches: Vec<(u32, Request)> = self.watches.iter().map(|(a, b)| (*a, *b)).collect();
+        for (rank, request) in watches {
+            match self.job.node.test(request) {
                 Ok(None) => {}
-                Ok(Some(_)) => return Err(Fault::Protocol("a message where none goes")),
+                Ok(Some(_)) => return Err(Fault::Protocol("a message on the watch port")),
                 Err(error) => self.lose(rank, error)?,
             }
         }
-        // The lock must be released, because the handler takes it during the nap.
-        let is_empty = lock(self.desks.inbox).is_empty();
+        // The lock must be released, because the handler takes it during the wait.
+        let is_empty = lock(self.job.inbox).is_empty();
         match is_empty {
-            true => nap(self.desks.node, [], NAP),
+            true => wait_for_event(self.job.node, [], SLEEP_MAX),
             false => Ok(()),
         }
     }
 
     fn watch(&mut self, rank: u32) -> Result<(), Fault> {
-        match self.desks.node.post_recv_from(rank, WATCH, vec![0]) {
+        match self.job.node.post_recv_from(rank, WATCH, vec![0]) {
             Ok(request) => drop(self.watches.insert(rank, request)),
             Err(error) => self.lose(rank, error)?,
         }
@@ -321,15 +329,17 @@ impl Call<'_> {
         }
     }
 
-    fn tell_all(&mut self, word: &Word) -> Result<(), Fault> {
+    fn send_to_all(&mut self, message: &Message) -> Result<(), Fault> {
         let alive: Vec<u32> = self.watches.keys().copied().collect();
-        alive.into_iter().try_for_each(|rank| self.tell(rank, word))
+        alive
+            .into_iter()
+            .try_for_each(|rank| self.send(rank, message))
     }
 
-    fn tell(&mut self, rank: u32, word: &Word) -> Result<(), Fault> {
-        let control = Control::Multicast(word.clone());
+    fn send(&mut self, rank: u32, message: &Message) -> Result<(), Fault> {
+        let control = Control::Multicast(message.clone());
         let target = Target::new(rank, CONTROL).lane(Lane::High);
-        match self.desks.node.isend_copy(target, &control.to_bytes()) {
+        match self.job.node.isend_copy(target, &control.to_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => self.lose(rank, error),
         }
@@ -338,36 +348,36 @@ impl Call<'_> {
 
 fn draw() -> Result<Keys, Fault> {
     Keys::draw().map_err(|errno| Fault::System {
-        what: "drawing a key",
+        what: "generating a key",
         errno,
     })
 }
 
 fn codec(keys: &Keys) -> Result<Codec, Fault> {
-    Codec::new(keys).ok_or(Fault::Protocol("a key that is none"))
+    Codec::new(keys).ok_or(Fault::Protocol("an invalid key"))
 }
 
 /// Returns the address of the interface to use. A job on one host uses the loopback interface.
-fn own_addr(node: &Node) -> Result<Ipv4Addr, Why> {
+fn own_addr(node: &Node) -> Result<Ipv4Addr, Reason> {
     match node.network_addr() {
         Some(IpAddr::V4(own)) => Ok(own),
-        Some(IpAddr::V6(own)) => Err(format!("has {own} alone, and only IPv4 is supported")),
+        Some(IpAddr::V6(own)) => Err(format!("has only the address {own}; multicast needs IPv4")),
         None => Ok(Ipv4Addr::LOCALHOST),
     }
 }
 
-fn refused(own: Ipv4Addr, errno: &io::Error) -> Why {
-    format!("cannot use the interface with {own} for it: {errno}")
+fn refused(own: Ipv4Addr, errno: &io::Error) -> Reason {
+    format!("cannot use the interface with {own} for multicast: {errno}")
 }
 
-fn join(node: &Node, at: SocketAddrV4) -> Result<(Socket, u32), Why> {
+fn join(node: &Node, at: SocketAddrV4) -> Result<(Socket, u32), Reason> {
     let own = own_addr(node)?;
     let socket = Socket::listening(own, at).map_err(|errno| refused(own, &errno))?;
     let mtu = multicast::mtu_of(own).map_err(|errno| refused(own, &errno))?;
     Ok((socket, mtu))
 }
 
-fn send_trials((socket, codec): &mut Way, terms: &mut Terms) -> io::Result<()> {
+fn send_trials((socket, codec): &mut Channel, terms: &mut Terms) -> io::Result<()> {
     for _ in 0..TRIALS {
         terms.serial += 1;
         let header = Header {
@@ -386,12 +396,12 @@ fn send_trials((socket, codec): &mut Way, terms: &mut Terms) -> io::Result<()> {
 }
 
 /// Counts the trial datagrams received, up to `due`.
-fn hear((socket, codec): &mut Way, due: u64) -> u64 {
+fn receive_trials((socket, codec): &mut Channel, due: u64) -> u64 {
     let deadline = Instant::now() + TRIAL_DELAY;
-    let mut heard = 0;
-    while heard < due {
+    let mut received = 0;
+    while received < due {
         match socket.receive(codec, |header, _| {
-            heard += u64::from(header.pieces.is_empty())
+            received += u64::from(header.pieces.is_empty())
         }) {
             Ok(true) => {}
             Ok(false) if Instant::now() < deadline => {
@@ -403,5 +413,5 @@ fn hear((socket, codec): &mut Way, due: u64) -> u64 {
             _ => break,
         }
     }
-    heard
+    received
 }

@@ -33,7 +33,7 @@ const WEIGHT: f64 = 0.25;
 
 /// A block that has left the source.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
+pub(crate) struct SentBlock {
     /// Bytes before and after coding.
     pub(crate) raw: usize,
     pub(crate) wire: usize,
@@ -56,16 +56,16 @@ struct Sum {
 
 /// Measures the stages and decides when to compress.
 #[derive(Debug, Default)]
-pub(crate) struct Pays {
+pub(crate) struct CompressionPolicy {
     is_on: bool,
     /// Set while compression is off for one interval, to measure the network.
     is_rechecking: bool,
-    unwaited: u32,
+    intervals_without_wait: u32,
     blocks: u64,
     settling: u64,
     sum: Sum,
     /// Set if the network is slower than the source's thread and the receivers.
-    may_pay: bool,
+    may_help: bool,
     /// Compressed bytes per raw byte.
     ratio: Option<f64>,
     /// Seconds per raw byte of compressing, and of reading and hashing (`own`).
@@ -79,11 +79,11 @@ fn blend(mean: &mut Option<f64>, value: f64) {
     *mean = Some(mean.map_or(value, |mean| mean + WEIGHT * (value - mean)));
 }
 
-impl Pays {
+impl CompressionPolicy {
     /// Returns true if the next block should be compressed.
-    pub(crate) fn wants(&mut self) -> bool {
+    pub(crate) fn should_compress(&mut self) -> bool {
         self.blocks += 1;
-        self.is_on || (self.may_pay && self.blocks.is_multiple_of(SAMPLE_INTERVAL))
+        self.is_on || (self.may_help && self.blocks.is_multiple_of(SAMPLE_INTERVAL))
     }
 
     /// Records a compressed block.
@@ -96,16 +96,16 @@ impl Pays {
 
     /// Records a block that has left. `hosts_are_busy` is set if the disk or processor of a
     /// receiver is the bottleneck.
-    pub(crate) fn on_left(&mut self, left: Left, hosts_are_busy: bool) {
+    pub(crate) fn on_sent(&mut self, block: SentBlock, hosts_are_busy: bool) {
         if self.settling > 0 {
-            self.settling = self.settling.saturating_sub(left.raw as u64);
+            self.settling = self.settling.saturating_sub(block.raw as u64);
             return;
         }
-        self.sum.raw += left.raw as u64;
-        self.sum.wire += left.wire as u64;
-        self.sum.own += left.own.as_secs_f64();
-        self.sum.waited += left.waited.as_secs_f64();
-        self.sum.passed += left.passed.as_secs_f64();
+        self.sum.raw += block.raw as u64;
+        self.sum.wire += block.wire as u64;
+        self.sum.own += block.own.as_secs_f64();
+        self.sum.waited += block.waited.as_secs_f64();
+        self.sum.passed += block.passed.as_secs_f64();
         if self.sum.raw >= INTERVAL_LEN {
             let sum = std::mem::take(&mut self.sum);
             self.decide(&sum, hosts_are_busy);
@@ -121,22 +121,22 @@ impl Pays {
             // The network is at least that fast.
             false => self.network.min(network),
         };
-        self.may_pay = is_waiting && !hosts_are_busy;
-        self.unwaited = match self.is_on && !is_waiting {
-            true => self.unwaited + 1,
+        self.may_help = is_waiting && !hosts_are_busy;
+        self.intervals_without_wait = match self.is_on && !is_waiting {
+            true => self.intervals_without_wait + 1,
             false => 0,
         };
-        let pays = self.would_pay() && !hosts_are_busy;
-        let is_due = self.unwaited >= RECHECK_INTERVALS;
-        self.is_rechecking = pays && is_due;
+        let helps = self.would_help() && !hosts_are_busy;
+        let is_due = self.intervals_without_wait >= RECHECK_INTERVALS;
+        self.is_rechecking = helps && is_due;
         if is_due {
-            self.unwaited = 0;
+            self.intervals_without_wait = 0;
         }
-        self.turn(pays && !is_due);
+        self.switch(helps && !is_due);
     }
 
     /// Returns true if compression makes, or would make, the slowest stage faster.
-    fn would_pay(&self) -> bool {
+    fn would_help(&self) -> bool {
         let (Some(ratio), Some(cost)) = (self.ratio, self.cost) else {
             return false;
         };
@@ -145,7 +145,7 @@ impl Pays {
         with < GAIN * without
     }
 
-    fn turn(&mut self, on: bool) {
+    fn switch(&mut self, on: bool) {
         if on != self.is_on {
             self.is_on = on;
             self.settling = SETTLE_LEN;
@@ -162,7 +162,7 @@ mod tests {
     /// A cast with the given milliseconds per block of each stage: the source, compressing, the
     /// network.
     struct Cast {
-        pays: Pays,
+        policy: CompressionPolicy,
         own: f64,
         cost: f64,
         network: f64,
@@ -174,7 +174,7 @@ mod tests {
     impl Cast {
         fn new(own: f64, cost: f64, network: f64, coded: u32) -> Cast {
             Cast {
-                pays: Pays::default(),
+                policy: CompressionPolicy::default(),
                 own,
                 cost,
                 network,
@@ -190,21 +190,22 @@ mod tests {
                 let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
                 let mut own = self.own;
                 let mut wire = LEN;
-                if self.pays.wants() {
+                if self.policy.should_compress() {
                     compressed += u32::from(index >= count - count / 4);
                     own += self.cost;
                     wire = self.coded as usize;
-                    self.pays.on_compressed(LEN, wire, ms(self.cost));
+                    self.policy.on_compressed(LEN, wire, ms(self.cost));
                 }
                 let others = (self.network * wire as f64 / LEN as f64).max(self.hosts);
-                let left = Left {
+                let block = SentBlock {
                     raw: LEN,
                     wire,
                     own: ms(self.own),
                     waited: ms((others - own).max(0.0)),
                     passed: ms(own.max(others)),
                 };
-                self.pays.on_left(left, self.hosts > own.max(others - 0.01));
+                self.policy
+                    .on_sent(block, self.hosts > own.max(others - 0.01));
             }
             f64::from(compressed) / f64::from(count / 4)
         }
