@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Collective operations of an MPI, and many ranks that put to one: microseconds of the slowest rank,
-// and, which a busy machine changes less, what all ranks together used and how often they lost a core.
+// Collective operations of an MPI, and one-sided operations of many ranks on one. It prints the time of the
+// slowest rank, and the processor time and context switches of all ranks, which vary less on a busy machine.
 //
 //   collbench NAME LEN ROUNDS
 //
 // NAME: barrier, allreduce, reduce_scatter, alltoall, iallreduce, ibcast, iallgather, put, get, lock.
-// LEN: bytes of one rank's part. One line: name, LEN, ranks, and of each round: µs it took, µs of
-// processor time, times a rank slept, times it lost its core otherwise (it yielded, or was preempted).
+// LEN: bytes of one rank's part. Output in one line: name, LEN, ranks, and per round: µs elapsed, µs of
+// processor time, voluntary context switches, and involuntary ones (including yields).
 
 #include <mpi.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static void iallgather(struct plan *plan)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-// All but rank 0 use its memory at once.
+// All other ranks access the memory of rank 0 at once.
 static void put(struct plan *plan)
 {
     MPI_Win_fence(0, plan->window);
@@ -92,7 +92,7 @@ static void lock(struct plan *plan)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// Some MPIs have no windows in some places; who needs none makes none.
+// Windows are created only if needed, because some MPIs do not support them everywhere.
 static const struct kind {
     const char *name;
     void (*round)(struct plan *);
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
 {
     struct plan plan;
     const struct kind *kind;
-    size_t room;
+    size_t len;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &plan.rank);
@@ -156,14 +156,14 @@ int main(int argc, char **argv)
     plan.len = kind ? atoi(argv[2]) : -1;
     if (plan.len < 0 || atoi(argv[3]) <= 0) {
         if (plan.rank == 0)
-            fprintf(stderr, "usage: collbench NAME LEN ROUNDS; the names are in its first lines\n");
+            fprintf(stderr, "usage: collbench NAME LEN ROUNDS; NAME is one of the operations at the top of collbench.c\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    room = (size_t)plan.len * (size_t)plan.size + sizeof(float);
-    plan.in = calloc(room, 1);
-    plan.out = calloc(room, 1);
+    len = (size_t)plan.len * (size_t)plan.size + sizeof(float);
+    plan.in = calloc(len, 1);
+    plan.out = calloc(len, 1);
     if (kind->has_window)
-        MPI_Win_create(plan.out, (MPI_Aint)room, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+        MPI_Win_create(plan.out, (MPI_Aint)len, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
                        &plan.window);
     measure(kind, &plan, atoi(argv[3]));
     if (kind->has_window)

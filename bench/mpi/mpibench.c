@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Latency, bandwidth and message rate of an MPI, in the columns that people know from the OSU
-// benchmarks. Two processes; `rate` takes any even number, the first half sends to the second.
+// Latency, bandwidth and message rate of an MPI, in the columns of the OSU benchmarks. It needs two
+// processes; `rate` also runs on any even number, where the first half sends to the second.
 //
-//   mpibench latency|bw|rate [-m LEN_MIN:LEN_MAX] [-i ITERATIONS | -n TURNS | -t SECONDS]
+//   mpibench latency|bw|rate [-m LEN_MIN:LEN_MAX] [-i ITERATIONS | -n PASSES | -t SECONDS]
 //            [-w WINDOW] [-b BATCH] [-c] [-o FILE]
 //
-// With -c every byte received is compared with what was sent, and figures mean nothing. With -t each
-// length is measured for so long, with -n for so many turns: windows, or batches of round trips (of one,
-// unless -b says another number). -o leaves the nanoseconds of each turn of the last length in FILE.
+// With -c every received byte is compared with the sent one, and figures are meaningless. -t is the time
+// per length, -n the number of passes: windows, or batches of round trips (-b, one by default). -o writes
+// the nanoseconds of each pass of the last length to FILE.
 
 #include <mpi.h>
 #include <stdio.h>
@@ -19,23 +19,23 @@
 enum {
     TAG_DATA = 1,
     TAG_ACK = 2,
-    // From this length on a tenth of the iterations is enough.
+    // Minimum length for which a tenth of the iterations is sufficient.
     LONG = 8192,
-    // Turns that are not timed.
+    // Untimed passes.
     WARM_UP = 10,
     WINDOW_MAX = 1024,
 };
 
 struct plan {
     size_t min, max;
-    int iterations, turns, window, batch; // turns: 0: by the iterations
-    double seconds;                       // 0: not by time
+    int iterations, passes, window, batch; // passes 0: limited by the iterations
+    double seconds;                        // 0: not limited by time
     const char *times_file;
     int check;
     int rank, count;
 };
 
-// What one process does in each turn.
+// Work of one process in each pass.
 struct work {
     const struct plan *plan;
     unsigned char *out, *in;
@@ -43,7 +43,7 @@ struct work {
     int peer, sends;
 };
 
-typedef void turn_of(const struct work *, int turn);
+typedef void pass_of(const struct work *, int pass);
 
 static void die(const char *what)
 {
@@ -56,11 +56,11 @@ static void *buffer(size_t len)
 {
     void *memory = NULL;
     if (posix_memalign(&memory, 4096, len > 0 ? len : 1) != 0)
-        die("out of memory; ask for shorter messages with -m");
+        die("out of memory; choose shorter messages with -m");
     return memory;
 }
 
-// A pattern that differs between rounds, so that an old message is not taken for a new one.
+// Writes a pattern that differs between rounds, so that a stale message is detected.
 static void fill(const struct plan *plan, unsigned char *bytes, size_t len, int round)
 {
     if (plan->check)
@@ -84,14 +84,14 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-// As many turns as fill the time, by what some took; the same in all processes.
-static int turns_for(const struct work *work, turn_of *turn, double seconds)
+// Returns the number of passes that fill the time, estimated from some passes. All processes get the same.
+static int passes_for(const struct work *work, pass_of *pass, double seconds)
 {
-    // A tenth of the time, for the speed to be known well.
+    // A tenth of the time gives a reliable estimate.
     for (int count = WARM_UP;; count *= 2) {
         double begun = now();
         for (int at = 0; at < count; at++)
-            turn(work, at);
+            pass(work, at);
         double took = now() - begun;
         MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
         if (took >= seconds / 10 || count > 1 << 28)
@@ -99,18 +99,18 @@ static int turns_for(const struct work *work, turn_of *turn, double seconds)
     }
 }
 
-static int turns(const struct work *work, turn_of *turn)
+static int passes(const struct work *work, pass_of *pass)
 {
     const struct plan *plan = work->plan;
     if (plan->seconds > 0)
-        return turns_for(work, turn, plan->seconds);
-    if (plan->turns > 0)
-        return plan->turns;
+        return passes_for(work, pass, plan->seconds);
+    if (plan->passes > 0)
+        return plan->passes;
     int all = work->len >= LONG ? plan->iterations / 10 : plan->iterations;
     return all > 0 ? all : 1;
 }
 
-static void leave_times(const struct plan *plan, const double *seconds, int count)
+static void write_times(const struct plan *plan, const double *seconds, int count)
 {
     FILE *file = fopen(plan->times_file, "w");
     if (file == NULL)
@@ -121,40 +121,40 @@ static void leave_times(const struct plan *plan, const double *seconds, int coun
         die("the file of -o cannot be written");
 }
 
-// Makes turns; the seconds that all took, and how many they were.
-static double measure(const struct work *work, turn_of *turn, int *count)
+// Runs the passes. Returns their total seconds and their number.
+static double measure(const struct work *work, pass_of *pass, int *count)
 {
     const struct plan *plan = work->plan;
     for (int at = 0; at < WARM_UP; at++)
-        turn(work, at);
-    *count = turns(work, turn);
-    int keeps = plan->times_file != NULL && plan->rank == 0;
-    double *times = keeps ? malloc((size_t)*count * sizeof *times) : NULL;
-    if (keeps && times == NULL)
-        die("out of memory for the times: ask for less with -t");
+        pass(work, at);
+    *count = passes(work, pass);
+    int records = plan->times_file != NULL && plan->rank == 0;
+    double *times = records ? malloc((size_t)*count * sizeof *times) : NULL;
+    if (records && times == NULL)
+        die("out of memory for the times: choose a smaller -t");
     MPI_Barrier(MPI_COMM_WORLD);
     double begun = now(), before = begun;
     for (int at = 0; at < *count; at++) {
-        turn(work, at);
-        if (keeps) {
+        pass(work, at);
+        if (records) {
             double after = now();
             times[at] = after - before;
             before = after;
         }
     }
     double took = now() - begun;
-    if (keeps)
-        leave_times(plan, times, *count);
+    if (records)
+        write_times(plan, times, *count);
     free(times);
     return took;
 }
 
-// A batch of round trips.
-static void exchange(const struct work *work, int turn)
+// Performs a batch of round trips.
+static void exchange(const struct work *work, int pass)
 {
     int size = (int)work->len;
     for (int trip = 0; trip < work->plan->batch; trip++) {
-        int round = turn + trip;
+        int round = pass + trip;
         fill(work->plan, work->out, work->len, round);
         if (work->sends) {
             MPI_Send(work->out, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD);
@@ -178,15 +178,15 @@ static void latency(const struct plan *plan, size_t len)
     free(work.in);
 }
 
-// A window of sends, then a short answer.
-static void window(const struct work *work, int turn)
+// Sends or receives a window, then its acknowledgement.
+static void window(const struct work *work, int pass)
 {
     static MPI_Request requests[WINDOW_MAX];
     int size = (int)work->len;
     for (int at = 0; at < work->plan->window; at++) {
         unsigned char *own = work->out + work->len * (size_t)at;
         if (work->sends) {
-            fill(work->plan, own, work->len, turn + at);
+            fill(work->plan, own, work->len, pass + at);
             MPI_Isend(own, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD, &requests[at]);
         } else {
             MPI_Irecv(own, size, MPI_BYTE, work->peer, TAG_DATA, MPI_COMM_WORLD, &requests[at]);
@@ -198,11 +198,11 @@ static void window(const struct work *work, int turn)
         return;
     }
     for (int at = 0; at < work->plan->window; at++)
-        compare(work->plan, work->out + work->len * (size_t)at, work->len, turn + at);
+        compare(work->plan, work->out + work->len * (size_t)at, work->len, pass + at);
     MPI_Send(NULL, 0, MPI_BYTE, work->peer, TAG_ACK, MPI_COMM_WORLD);
 }
 
-// One pair's windows. Returns the seconds they took.
+// Runs the windows of one pair. Returns their total seconds.
 static double windows(const struct plan *plan, size_t len, int peer, int sends, int *count)
 {
     struct work work = {plan, buffer(len * (size_t)plan->window), NULL, len, peer, sends};
@@ -239,20 +239,20 @@ static struct plan parse(int argc, char **argv)
         switch (option) {
         case 'm':
             if (sscanf(optarg, "%zu:%zu", &plan.min, &plan.max) != 2 || plan.max > 1u << 30)
-                die("-m takes two lengths of at most 1 GiB, as in -m 8:1048576");
+                die("-m requires two lengths of at most 1 GiB, as in -m 8:1048576");
             break;
         case 'i':
             plan.iterations = atoi(optarg);
             break;
         case 'n':
-            plan.turns = atoi(optarg);
-            if (plan.turns < 1)
-                die("-n takes a number of turns from 1 up");
+            plan.passes = atoi(optarg);
+            if (plan.passes < 1)
+                die("-n requires a number of at least 1");
             break;
         case 't':
             plan.seconds = atof(optarg);
             if (!(plan.seconds > 0 && plan.seconds < 1e6))
-                die("-t takes seconds, above 0");
+                die("-t requires seconds above 0");
             break;
         case 'b':
             plan.batch = atoi(optarg);
@@ -267,7 +267,7 @@ static struct plan parse(int argc, char **argv)
             plan.check = 1;
             break;
         default:
-            die("usage: mpibench latency|bw|rate [-m MIN:MAX] [-i ITERATIONS | -n TURNS | -t SECONDS] [-w WINDOW] [-c] "
+            die("usage: mpibench latency|bw|rate [-m MIN:MAX] [-i ITERATIONS | -n PASSES | -t SECONDS] [-w WINDOW] [-c] "
                 "[-b BATCH] [-o FILE]");
         }
     }
@@ -292,10 +292,10 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "rate") == 0) {
         of = rate, columns = "# Size                  MB/s          Messages/s";
     } else {
-        die("say what to measure: latency, bw or rate");
+        die("specify the measurement: latency, bw or rate");
     }
     if (plan.count % 2 != 0 || (of != rate && plan.count != 2))
-        die("two processes are needed, or an even number for rate; start it with mpirun -n 2");
+        die("mpibench needs two processes, or an even number for rate; start it with mpirun -n 2");
     if (plan.rank == 0)
         puts(columns);
     for (size_t len = plan.min; len <= plan.max; len = len > 0 ? len * 2 : 1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The work of `work.h` by tagged messages of libfabric: reliable datagram endpoints of the provider that -p
-// names, bound to the address of -a; one thread, manual progress, completion queues that are polled.
+// Benchmarks of `work.h` with tagged messages of libfabric. They use reliable datagram endpoints of provider
+// -p, bound to address -a, one thread, manual progress, and polled completion queues.
 //
 //   cc -O2 -o fabricbench bench/peers/fabricbench.c -lfabric
 
@@ -15,9 +15,9 @@ static const char *const PROGRAM = "fabricbench";
 #include <rdma/fi_tagged.h>
 
 enum {
-    // Completions of one call.
+    // Maximum completions per call.
     BATCH = 16,
-    // Operations that can be open at once: a window and its acknowledgement.
+    // Maximum pending operations: a window and its acknowledgement.
     OPEN_MAX = 2 * WINDOW_MAX,
 };
 
@@ -30,7 +30,7 @@ static struct fid_cq *sent, *received;
 static fi_addr_t other;
 static size_t inject_len;
 
-// Some providers keep their own state of an operation here.
+// Some providers store their state of an operation here.
 static struct fi_context2 contexts[2][OPEN_MAX];
 static unsigned int contexts_used[2];
 
@@ -66,9 +66,9 @@ static void library_open(const char *provider, const char *address, size_t len_m
     struct fi_info *hints = hints_for(provider);
     const char *node = *address ? address : NULL;
     check(fi_getinfo(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), node, NULL, node ? FI_SOURCE : 0, hints, &info),
-          "libfabric has no such endpoint here");
+          "libfabric has no matching endpoint");
     if (info->ep_attr->max_msg_size < len_max)
-        die("messages of this provider are shorter", NULL);
+        die("the message is longer than the provider supports", NULL);
     inject_len = info->tx_attr->inject_size;
     check(fi_fabric(info->fabric_attr, &fabric, NULL), "fi_fabric");
     check(fi_domain(fabric, info, &domain, NULL), "fi_domain");
@@ -119,15 +119,15 @@ static void progress(void)
     read_queue(received, &receives_open);
 }
 
-// Asks again while the provider has no room; progress makes it.
-#define PERSIST(call, what)                                                                                            \
+// Retries a call while the provider has no resources, and makes progress meanwhile.
+#define RETRY(call, what)                                                                                              \
     do {                                                                                                               \
         ssize_t result_;                                                                                               \
         double begun_ = 0;                                                                                             \
         while ((result_ = (call)) == -FI_EAGAIN) {                                                                     \
             begun_ = begun_ > 0 ? begun_ : now();                                                                      \
-            if (now() - begun_ > PATIENCE)                                                                             \
-                die("the other end is silent", NULL);                                                                  \
+            if (now() - begun_ > SILENCE_MAX)                                                                          \
+                die("the other end sends nothing", NULL);                                                              \
             progress();                                                                                                \
         }                                                                                                              \
         check(result_, what);                                                                                          \
@@ -136,19 +136,19 @@ static void progress(void)
 static void post_send(const void *bytes, size_t len, uint64_t tag)
 {
     if (len <= inject_len) {
-        // Needs no completion.
-        PERSIST(fi_tinject(endpoint, bytes, len, other, tag), "fi_tinject");
+        // Injected sends have no completion.
+        RETRY(fi_tinject(endpoint, bytes, len, other, tag), "fi_tinject");
         return;
     }
     void *context = context_of(0);
-    PERSIST(fi_tsend(endpoint, bytes, len, NULL, other, tag, context), "fi_tsend");
+    RETRY(fi_tsend(endpoint, bytes, len, NULL, other, tag, context), "fi_tsend");
     sends_open++;
 }
 
 static void post_receive(void *bytes, size_t len, uint64_t tag)
 {
     void *context = context_of(1);
-    PERSIST(fi_trecv(endpoint, bytes, len, NULL, FI_ADDR_UNSPEC, tag, 0, context), "fi_trecv");
+    RETRY(fi_trecv(endpoint, bytes, len, NULL, FI_ADDR_UNSPEC, tag, 0, context), "fi_trecv");
     receives_open++;
 }
 

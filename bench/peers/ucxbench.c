@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The work of `work.h` by tagged messages of UCX (UCP): one worker of one thread, which is polled. What carries
-// the messages is UCX's choice among what UCX_TLS and UCX_NET_DEVICES leave; -p and -a say nothing here.
+// Benchmarks of `work.h` with tagged messages of UCX (UCP). They use one polled worker of one thread. UCX chooses
+// the transport within UCX_TLS and UCX_NET_DEVICES. The options -p and -a have no effect.
 //
 //   cc -O2 -o ucxbench bench/peers/ucxbench.c -lucp -lucs
 
@@ -34,7 +34,7 @@ static size_t library_name(void *name, size_t len_max)
     size_t len;
     check(ucp_worker_get_address(worker, &address, &len), "ucp_worker_get_address");
     if (len > len_max)
-        die("the worker's address is longer than there is room for", NULL);
+        die("the worker's address is too long", NULL);
     memcpy(name, address, len);
     ucp_worker_release_address(worker, address);
     return len;
@@ -60,9 +60,9 @@ static void on_sent(void *request, ucs_status_t status, void *data)
     ucp_request_free(request);
 }
 
-static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *told, void *data)
+static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *data)
 {
-    (void)told, (void)data;
+    (void)info, (void)data;
     check(status, "a receive failed");
     receives_open--;
     ucp_request_free(request);

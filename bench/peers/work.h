@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The work of `portolan bench` for libraries that it is compared with: round trips, and windows of
-// messages with an acknowledgement, in the manner of the OSU benchmarks. Two processes, one of which drives
-// and measures; both spin. Included by a program that defines what stands below as declarations.
+// Benchmarks of `portolan bench` for other libraries: round trips, and windows of messages with an
+// acknowledgement, as in the OSU benchmarks. There are two spinning processes; one drives and measures.
+// A program includes this file and defines the functions declared below.
 //
-//   fabricbench drive|answer latency|window -p PROVIDER -a ADDRESS -m LEN (-t SECONDS | -n TURNS)
+//   fabricbench drive|answer latency|window -p PROVIDER -a ADDRESS -m LEN (-t SECONDS | -n PASSES)
 //               [-w WINDOW] [-b BATCH] -o FILE
 //
-// Each prints its own name in hexadecimal digits as a line, and reads the other's. FILE gets the nanoseconds
-// of each turn: a window, or a batch of round trips. A tenth of the time, or of the turns, comes before as
-// a warm-up. The first byte of a message says whether its turn is the last one, in which every byte is
-// compared.
+// Each process prints its address in hexadecimal digits as a line and reads the other's. The program writes
+// to FILE the nanoseconds of each pass: a window, or a batch of round trips. A tenth of the time or of the
+// passes precedes them as a warm-up. The first byte of a message is nonzero in the last pass, in which every
+// byte is compared.
 
 #include <errno.h>
 #include <signal.h>
@@ -26,22 +26,22 @@ enum {
     TAG_ACK = 2,
     ACK_LEN = 4,
     WINDOW_MAX = 1024,
-    // Bytes of the longest name: UCX lists all its interfaces in one.
+    // Maximum bytes of an address. UCX lists all its interfaces in one.
     NAME_LEN_MAX = 8192,
-    // Times that there is room for at first.
+    // Initial capacity of the array of times.
     TIMES_FIRST = 1 << 20,
-    // Between two looks at the clock of an end that waits.
+    // Polls between two clock reads of a waiting end.
     SPINS = 1 << 16,
 };
 
-// Seconds of silence after which the other end has failed.
-static const double PATIENCE = 10;
+// Seconds without progress after which the other end is considered failed.
+static const double SILENCE_MAX = 10;
 
-// Seconds for which the answering end goes on sending again what may have been lost.
+// Seconds for which the answerer still retransmits after its last message.
 static const double LINGER = 0.1;
 
-// What the library does. `len` is never 0.
-// PROGRAM, the name of the program, stands before the inclusion.
+// Functions of the library. `len` is never 0.
+// The including file defines PROGRAM, the name of the program, first.
 static void library_open(const char *provider, const char *address, size_t len_max);
 static size_t library_name(void *name, size_t len_max);
 static void library_connect(const void *name, size_t len);
@@ -50,14 +50,14 @@ static void post_receive(void *bytes, size_t len, uint64_t tag);
 static void progress(void);
 static void library_close(void);
 
-// Operations that were posted and have not completed.
+// Posted operations that have not completed.
 static long sends_open, receives_open;
 
 struct plan {
     const char *provider, *address, *times_file;
     size_t len;
     double seconds;
-    long turns; // 0: by time
+    long passes; // 0: limited by time
     int window, batch, drives;
     unsigned char *out, *in, ack[ACK_LEN];
 };
@@ -84,12 +84,12 @@ static void wait_for(const long *open)
             continue;
         if (begun == 0)
             begun = now();
-        else if (now() - begun > PATIENCE)
-            die("the other end is silent", NULL);
+        else if (now() - begun > SILENCE_MAX)
+            die("the other end sends nothing", NULL);
     }
 }
 
-// A pattern of the last turn, whose first byte no other turn has.
+// Writes the pattern of the last pass, or clears the first byte in other passes.
 static void fill(unsigned char *bytes, size_t len, int last)
 {
     bytes[0] = (unsigned char)last;
@@ -117,7 +117,7 @@ static void exchange(struct plan *plan, int last)
         wait_for(&sends_open);
         wait_for(&receives_open);
         if (is_last(plan->in, plan->len) != ends)
-            die("an answer is not that to the question", NULL);
+            die("a reply differs from its request", NULL);
     }
 }
 
@@ -129,7 +129,7 @@ static void answer_trips(struct plan *plan)
         wait_for(&receives_open);
         last = is_last(plan->in, plan->len);
         fill(plan->out, plan->len, last);
-        // Before the answer: its receiver sends the next at once.
+        // Posted before the reply, because the driver then sends the next message at once.
         if (!last)
             post_receive(plan->in, plan->len, TAG_DATA);
         post_send(plan->out, plan->len, TAG_DATA);
@@ -147,7 +147,7 @@ static void send_window(struct plan *plan, int last)
     wait_for(&receives_open);
 }
 
-// All messages of a window into one buffer, as osu_bw does: it stays in the cache.
+// Posts receives of all messages of a window into one buffer, as osu_bw does. It stays in the cache.
 static void post_window(struct plan *plan)
 {
     for (int at = 0; at < plan->window; at++)
@@ -171,20 +171,20 @@ static void answer_windows(struct plan *plan)
 static double *times;
 static long times_count, times_max;
 
-static void keep(double seconds)
+static void add_time(double seconds)
 {
     if (times_count == times_max) {
         times_max = times_max ? 2 * times_max : TIMES_FIRST;
         times = realloc(times, (size_t)times_max * sizeof *times);
         if (times == NULL)
             die("out of memory for the times", NULL);
-        // Now, not in a turn.
+        // Touches the pages now, not during a pass.
         memset(times + times_count, 0, (size_t)(times_max - times_count) * sizeof *times);
     }
     times[times_count++] = seconds;
 }
 
-static void leave_times(const char *name)
+static void write_times(const char *name)
 {
     FILE *file = fopen(name, "w");
     if (file == NULL)
@@ -195,23 +195,23 @@ static void leave_times(const char *name)
         die("the file of -o cannot be written", strerror(errno));
 }
 
-static void drive(struct plan *plan, void (*turn)(struct plan *, int last))
+static void drive(struct plan *plan, void (*pass)(struct plan *, int last))
 {
     double begun = now();
-    for (long turns = 0; plan->turns ? turns < 1 + plan->turns / 10 : now() - begun < plan->seconds / 10; turns++)
-        turn(plan, 0);
-    keep(0);
+    for (long passes = 0; plan->passes ? passes < 1 + plan->passes / 10 : now() - begun < plan->seconds / 10; passes++)
+        pass(plan, 0);
+    add_time(0);
     times_count = 0;
     double spent = 0, before = now();
-    while (plan->turns ? times_count < plan->turns : spent < plan->seconds || times_count == 0) {
-        turn(plan, 0);
+    while (plan->passes ? times_count < plan->passes : spent < plan->seconds || times_count == 0) {
+        pass(plan, 0);
         double after = now();
-        keep(after - before);
+        add_time(after - before);
         spent += after - before;
         before = times_count < times_max ? after : now();
     }
-    turn(plan, 1);
-    leave_times(plan->times_file);
+    pass(plan, 1);
+    write_times(plan->times_file);
 }
 
 static void linger(void)
@@ -220,7 +220,7 @@ static void linger(void)
         progress();
 }
 
-static void introduce(void)
+static void exchange_addresses(void)
 {
     static unsigned char name[NAME_LEN_MAX];
     static char line[2 * NAME_LEN_MAX + 2];
@@ -230,7 +230,7 @@ static void introduce(void)
     putchar('\n');
     fflush(stdout);
     if (fgets(line, sizeof line, stdin) == NULL)
-        die("nobody says the other's name", NULL);
+        die("received no address of the other end", NULL);
     for (len = 0; sscanf(line + 2 * len, "%2hhx", &name[len]) == 1;)
         len++;
     library_connect(name, len);
@@ -254,7 +254,7 @@ static struct plan parse(int argc, char **argv)
         case 'a': plan.address = optarg; break;
         case 'm': plan.len = strtoul(optarg, NULL, 10); break;
         case 't': plan.seconds = atof(optarg); break;
-        case 'n': plan.turns = atol(optarg); break;
+        case 'n': plan.passes = atol(optarg); break;
         case 'w': plan.window = atoi(optarg); break;
         case 'b': plan.batch = atoi(optarg); break;
         case 'o': plan.times_file = optarg; break;
@@ -263,14 +263,14 @@ static struct plan parse(int argc, char **argv)
     }
     if (plan.len < 1 || plan.len > 1u << 30 || plan.window < 1 || plan.window > WINDOW_MAX || plan.batch < 1)
         die("lengths are 1 to 2^30, windows 1 to 1024, batches at least 1", NULL);
-    if (plan.turns < 1 && !(plan.seconds > 0))
-        die("say how long, with -t or -n", NULL);
+    if (plan.passes < 1 && !(plan.seconds > 0))
+        die("specify the duration with -t or -n", NULL);
     return plan;
 }
 
 int main(int argc, char **argv)
 {
-    // With who started it. Not SIGKILL: libfabric removes its shared memory at this one.
+    // Ends with the parent process. On SIGTERM libfabric removes its shared memory; on SIGKILL it could not.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (argc < 3)
         die("usage: drive|answer latency|window OPTIONS", NULL);
@@ -279,7 +279,7 @@ int main(int argc, char **argv)
     plan.out = buffer(plan.len);
     plan.in = buffer(plan.len);
     library_open(plan.provider, plan.address, plan.len);
-    introduce();
+    exchange_addresses();
     if (drives) {
         drive(&plan, trips ? exchange : send_window);
     } else {
