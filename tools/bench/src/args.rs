@@ -222,11 +222,11 @@ impl BenchArgs {
         if !self.frame_len_max.is_empty() && !self.paths().contains(&Path::Udp) {
             return Err(ArgsError::FramesWithoutUdp);
         }
-        if !self.interfaces.is_empty() && !self.metrics.iter().copied().any(Interface::has) {
+        if !self.interfaces.is_empty() && !self.metrics.iter().copied().any(Interface::measures) {
             return Err(ArgsError::InterfaceWithoutMetric);
         }
-        let has_mpi_rows =
-            self.metrics.iter().copied().any(Mpi::has) && self.paths().into_iter().any(Mpi::takes);
+        let has_mpi_rows = self.metrics.iter().copied().any(Mpi::measures)
+            && self.paths().into_iter().any(Mpi::supports);
         if !self.mpis.is_empty() && !has_mpi_rows {
             return Err(ArgsError::MpiWithoutMetric);
         }
@@ -268,9 +268,12 @@ impl BenchArgs {
 
     /// Refuses a library that has no row in this run.
     fn check_competitors(&self) -> Result<(), ArgsError> {
-        let has_metric = self.metrics.iter().copied().any(Competitor::has);
+        let has_metric = self.metrics.iter().copied().any(Competitor::measures);
         for competitor in self.versus.iter().filter_map(|versus| versus.competitor()) {
-            let has_path = self.paths().into_iter().any(|path| competitor.takes(path));
+            let has_path = self
+                .paths()
+                .into_iter()
+                .any(|path| competitor.supports(path));
             if !has_metric || !has_path {
                 let system = competitor.system();
                 return Err(ArgsError::CompetitorWithoutRow { system });
@@ -288,7 +291,7 @@ impl BenchArgs {
     pub(crate) fn interfaces_for(&self, metric: Metric, size: usize) -> Vec<Interface> {
         let mut interfaces = Vec::new();
         for interface in &self.interfaces {
-            let can = Interface::has(metric) && interface.carries(size);
+            let can = Interface::measures(metric) && interface.carries(size);
             if can && !interfaces.contains(interface) {
                 interfaces.push(*interface);
             }
@@ -300,7 +303,7 @@ impl BenchArgs {
     pub(crate) fn mpis_for(&self, metric: Metric, path: Path) -> Vec<Mpi> {
         let mut mpis = Vec::new();
         for mpi in &self.mpis {
-            if Mpi::has(metric) && Mpi::takes(path) && !mpis.contains(mpi) {
+            if Mpi::measures(metric) && Mpi::supports(path) && !mpis.contains(mpi) {
                 mpis.push(*mpi);
             }
         }
@@ -326,7 +329,7 @@ impl BenchArgs {
 #[non_exhaustive]
 pub enum ArgsError {
     /// No requested metric uses the option.
-    #[error("{option} has no effect without the metric {metric}: add it or leave {option} out")]
+    #[error("{option} has no effect without the metric {metric}: add the metric or omit {option}")]
     WithoutMetric {
         /// The option as the user writes it.
         option: &'static str,
@@ -335,46 +338,47 @@ pub enum ArgsError {
     },
     /// Placement applies only to bulk data.
     #[error(
-        "--placement has no effect without bulk data: add stream, loaded or incast, or leave it out"
+        "--placement has no effect without bulk data: add stream, loaded or incast, or omit it"
     )]
     PlacementWithoutBulk,
     /// The papers' interfaces were measured only with pingpong and logp.
-    #[error("--interface has no effect without pingpong or logp: add one, or leave it out")]
+    #[error("--interface has no effect without pingpong or logp: add one, or omit it")]
     InterfaceWithoutMetric,
     /// `mpibench` does not implement the requested metrics or paths.
     #[error(
-        "--mpi has no effect without pingpong, stream or rate by shm, packet, udp or auto: add one of each, or leave it out"
+        "--mpi has no effect without pingpong, stream or rate over shm, packet, udp or auto: add one \
+         of each, or omit it"
     )]
     MpiWithoutMetric,
     /// The library's program does not implement the requested metrics or paths.
     #[error(
-        "--vs {system} has no effect here: it is measured by pingpong, stream and rate, libfabric-shm on the \
-         path shm, the others of libfabric between hosts; add one of each, or leave it out"
+        "--vs {system} has no effect here: it needs pingpong, stream or rate, and a path: shm for \
+         libfabric-shm, any other for the rest of libfabric; add one of each, or omit it"
     )]
     CompetitorWithoutRow {
         /// Name of the system.
         system: &'static str,
     },
     /// A broker opens only raw Ethernet sockets.
-    #[error("--broker has no effect without raw Ethernet: add --path packet, or leave it out")]
+    #[error("--broker has no effect without raw Ethernet: add --path packet, or omit it")]
     BrokerWithoutPacket,
     /// Frames in shared memory are never sealed.
-    #[error("--auth has no effect on shared memory: add a path, or leave it out")]
+    #[error("--auth has no effect on shared memory: add a path, or omit it")]
     AuthOnMemory,
     /// The frame length of other paths is set by their link.
-    #[error("--frame-len-max has no effect without UDP: add --path udp, or leave it out")]
+    #[error("--frame-len-max has no effect without UDP: add --path udp, or omit it")]
     FramesWithoutUdp,
     /// Only a server listens.
-    #[error("--bind has no effect without --server: add it, or leave --bind out")]
+    #[error("--bind has no effect without --server: add --server, or omit --bind")]
     BindWithoutServer,
     /// The option needs a lab or a single host.
-    #[error("{option} is not measured with --client: it needs one host or a lab; leave either out")]
+    #[error("{option} needs a single host or a lab: omit it or --client")]
     NotBetweenHosts {
         /// The option as the user writes it.
         option: &'static str,
     },
     /// The message is too short for the row's check stamp.
-    #[error("{metric} needs messages of at least {least} bytes: {size} is too few")]
+    #[error("{metric} needs messages of at least {least} bytes: {size} is too small")]
     TooShort {
         /// Metric that stamps its messages.
         metric: Metric,
@@ -621,7 +625,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
     match count.checked_mul(1 << shift) {
         Some(size) if size <= SIZE_MAX => Ok(size),
         _ => Err(format!(
-            "'{text}' is more than a message may have; use at most 1024M"
+            "'{text}' is longer than the longest message; use at most 1024M"
         )),
     }
 }

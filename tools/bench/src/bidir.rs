@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Streams in both directions at once: Portolan's row, and the end-of-row protocol of all rows.
 //!
-//! In a turn each end sends a window and receives one. The answerer sends its window before it has
-//! received the driver's, so it cannot detect the last turn by itself. The driver announces it one
-//! turn ahead and ends with a turn of two windows.
+//! In a pass each end sends a window and receives one. The answerer sends its window before it has
+//! received the driver's, so it cannot detect the last pass by itself. The driver announces it one
+//! pass ahead and ends with a pass of two windows.
 //!
 //! A stream of alternating directions is a ping-pong. Its throughput is the size over half the
 //! round trip.
 
-use crate::measure::{Sample, Turn, drive};
+use crate::measure::{Pass, Sample, drive};
 use crate::pattern::{Flags, stamp, verify};
 use crate::portolan_rows::region_of;
-use crate::rows::turn_flags;
+use crate::rows::pass_flags;
 use crate::spec::{Spec, window};
 use anyhow::{Context, Result, ensure};
 use portolan::{Buffer, Node, PortConfig, Region, Request, Target};
@@ -45,36 +45,36 @@ pub(crate) fn drive_windows(
         exchange(seq - 1, flags)
     };
     let mut begun = false;
-    drive(spec.pace, Turn::one_way(2 * window(spec.size)), |last| {
+    drive(spec.pace, Pass::one_way(2 * window(spec.size)), |last| {
         if !last {
-            let flags = turn_flags(u64::from(begun), false);
+            let flags = pass_flags(u64::from(begun), false);
             begun = true;
             return next(flags).map(drop);
         }
         next(ANNOUNCE)?;
         let flags = next(Flags::LAST)?;
-        ensure!(flags == Flags::LAST, "the other end did not end");
+        ensure!(flags == Flags::LAST, "the other end did not stop");
         Ok(())
     })
 }
 
-/// Runs the answerer until the driver's last window. `turned` is called after every window except
+/// Runs the answerer until the driver's last window. `on_pass` is called after every window except
 /// the last.
 ///
 /// # Errors
 /// The first error of an exchange.
 pub(crate) fn answer_windows(
     mut exchange: impl FnMut(u64, Flags) -> Result<Flags>,
-    mut turned: impl FnMut(),
+    mut on_pass: impl FnMut(),
 ) -> Result<()> {
     let mut flags = Flags::FIRST;
     for seq in 0.. {
-        let heard = exchange(seq, flags)?;
-        if heard == Flags::LAST {
+        let received = exchange(seq, flags)?;
+        if received == Flags::LAST {
             break;
         }
-        turned();
-        flags = if heard == ANNOUNCE {
+        on_pass();
+        flags = if received == ANNOUNCE {
             Flags::LAST
         } else {
             Flags::NONE
@@ -96,9 +96,9 @@ pub(crate) fn measure(node: &mut Node, spec: &Spec) -> Result<Sample> {
 ///
 /// # Errors
 /// A payload was wrong, or the other rank has failed.
-pub(crate) fn answer(node: &mut Node, spec: &Spec, turned: impl FnMut()) -> Result<()> {
+pub(crate) fn answer(node: &mut Node, spec: &Spec, on_pass: impl FnMut()) -> Result<()> {
     let mut end = End::open(node, spec)?;
-    answer_windows(|seq, flags| end.exchange(seq, flags), turned)
+    answer_windows(|seq, flags| end.exchange(seq, flags), on_pass)
 }
 
 struct End<'a> {
@@ -138,7 +138,7 @@ impl<'a> End<'a> {
             let message = Buffer::shared_region(Arc::clone(&self.message));
             self.sends.push(self.node.isend(self.peer, message)?);
         }
-        let mut heard = Flags::NONE;
+        let mut received = Flags::NONE;
         for _ in 0..self.messages {
             let request = self
                 .posted
@@ -148,13 +148,13 @@ impl<'a> End<'a> {
             let len = completion.len;
             ensure!(len == self.message.len(), "a message of {len} bytes");
             let message = region_of(completion)?;
-            heard = verify(&message, seq)?;
+            received = verify(&message, seq)?;
             self.posted.push_back(self.node.post_recv(DATA, message)?);
         }
         for request in self.sends.drain(..) {
             self.node.wait(request)?;
         }
-        Ok(heard)
+        Ok(received)
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn both_ends_send_their_last_window_in_the_same_iteration() {
+    fn both_ends_send_their_last_window_in_the_same_pass() {
         let spec = Spec {
             pace: Pace::Iterations(3),
             ..crate::tests::spec(crate::spec::Program::TcpPingpong, 1 << 30)

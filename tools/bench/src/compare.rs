@@ -9,11 +9,11 @@ use std::fmt::Write;
 /// Returns the changes from `before` to `after` as text.
 pub fn changes(before: &Report, after: &Report) -> String {
     let mut text = differences(&before.machine, &after.machine);
-    let (mut alike, mut unknown, mut gone) = (0, 0, 0);
+    let (mut alike, mut unknown, mut missing) = (0, 0, 0);
     let (mut better, mut worse) = (Vec::new(), Vec::new());
     for old in &before.results {
         let Some(new) = after.results.iter().find(|new| same(old, new)) else {
-            gone += 1;
+            missing += 1;
             continue;
         };
         let versus = compare(new, old);
@@ -31,8 +31,8 @@ pub fn changes(before: &Report, after: &Report) -> String {
     }
     let counts = [
         (alike, "not distinguishable"),
-        (unknown, "with too few rounds to tell (3 at least)"),
-        (gone, "only in the first"),
+        (unknown, "with fewer than 3 rounds"),
+        (missing, "only in the first"),
         (added, "only in the second"),
     ];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {

@@ -43,12 +43,12 @@ impl Competitor {
     }
 
     /// Returns true if its program measures `metric`.
-    pub(crate) fn has(metric: Metric) -> bool {
+    pub(crate) fn measures(metric: Metric) -> bool {
         matches!(metric, Metric::Pingpong | Metric::Stream | Metric::Rate)
     }
 
     /// Returns true if it has a row beside Portolan's on `path`.
-    pub(crate) fn takes(self, path: Path) -> bool {
+    pub(crate) fn supports(self, path: Path) -> bool {
         match self {
             Competitor::LibfabricTcp | Competitor::LibfabricRxd => path != Path::Shm,
             Competitor::LibfabricShm => path == Path::Shm,
@@ -160,54 +160,54 @@ impl Programs {
             build(kit, compiler).map_err(|error| format!("{error:#}"))
         });
         match built {
-            Ok(room) => Ok(room.path().join(kit.program)),
+            Ok(directory) => Ok(directory.path().join(kit.program)),
             Err(why) => bail!("{why}"),
         }
     }
 }
 
 fn build(kit: &Kit, compiler: &str) -> Result<TempDir> {
-    let room = tempfile::tempdir().context("cannot make a directory for a program")?;
-    let source = room.path().join(kit.program).with_extension("c");
-    fs::write(room.path().join("work.h"), WORK)?;
+    let directory = tempfile::tempdir().context("cannot create a directory for a program")?;
+    let source = directory.path().join(kit.program).with_extension("c");
+    fs::write(directory.path().join("work.h"), WORK)?;
     fs::write(&source, kit.source)?;
     let mut command = Command::new(compiler);
     command
         .args(["-std=gnu11", "-O2", "-o"])
-        .arg(room.path().join(kit.program))
+        .arg(directory.path().join(kit.program))
         .arg(&source)
         .args(kit.libraries)
         .env("LC_ALL", "C");
     let built = match command.stdin(Stdio::null()).output() {
         Ok(built) => built,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("there is no C compiler here, `{compiler}`: apt install gcc")
+            bail!("the C compiler `{compiler}` is not installed: apt install gcc")
         }
-        Err(error) => return Err(error).context(format!("{compiler} does not start")),
+        Err(error) => return Err(error).context(format!("cannot start {compiler}")),
     };
     if built.status.success() {
-        return Ok(room);
+        return Ok(directory);
     }
-    let said = String::from_utf8_lossy(&built.stderr);
-    if is_missing(kit, &said) {
+    let output = String::from_utf8_lossy(&built.stderr);
+    if is_missing(kit, &output) {
         bail!(
-            "{} is not installed here for building: apt install {}",
+            "{} has no development files on this host: apt install {}",
             kit.library,
             kit.package
         );
     }
-    let first = said.lines().find(|line| line.contains("error"));
+    let first = output.lines().find(|line| line.contains("error"));
     bail!(
-        "{compiler} does not build {}: {}",
+        "{compiler} cannot build {}: {}",
         kit.program,
-        first.unwrap_or("it says nothing")
+        first.unwrap_or("no error message")
     );
 }
 
 /// Returns true if the compiler's output reports a missing library or header.
-fn is_missing(kit: &Kit, said: &str) -> bool {
-    let no_header = said.contains(kit.header) && said.contains("No such file");
-    no_header || said.contains("cannot find -l")
+fn is_missing(kit: &Kit, output: &str) -> bool {
+    let no_header = output.contains(kit.header) && output.contains("No such file");
+    no_header || output.contains("cannot find -l")
 }
 
 #[cfg(test)]
@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn missing_library_error_names_its_package() {
-        let said = "x.c:9:10: fatal error: ucp/api/ucp.h: No such file or directory";
-        assert!(is_missing(&UCX, said) && !is_missing(&LIBFABRIC, said));
+        let output = "x.c:9:10: fatal error: ucp/api/ucp.h: No such file or directory";
+        assert!(is_missing(&UCX, output) && !is_missing(&LIBFABRIC, output));
         assert!(is_missing(&LIBFABRIC, "ld: cannot find -lfabric"));
         assert!(!is_missing(&UCX, "x.c:3: error: expected ';'"));
     }
@@ -238,10 +238,11 @@ mod tests {
     fn libraries_have_rows_on_supported_paths_only() {
         use Competitor::{LibfabricRxd, LibfabricShm, LibfabricTcp, Ucx};
         let on = |path| {
-            [LibfabricTcp, LibfabricRxd, LibfabricShm, Ucx].map(|one: Competitor| one.takes(path))
+            [LibfabricTcp, LibfabricRxd, LibfabricShm, Ucx]
+                .map(|one: Competitor| one.supports(path))
         };
         assert_eq!(on(Path::Shm), [false, false, true, true]);
         assert_eq!(on(Path::Auto), [true, true, false, true]);
-        assert!(Competitor::has(Metric::Rate) && !Competitor::has(Metric::Logp));
+        assert!(Competitor::measures(Metric::Rate) && !Competitor::measures(Metric::Logp));
     }
 }

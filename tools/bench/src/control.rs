@@ -30,7 +30,7 @@ pub(crate) struct Offer {
 /// Message of an end to the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Word {
+enum Message {
     Offer(Offer),
     /// The sample of the measuring end, and an answerer's account.
     Done(Option<Box<Sample>>, Account),
@@ -60,7 +60,7 @@ impl Wire {
     /// # Errors
     /// The command has exited.
     pub(crate) fn exchange(&mut self, offer: &Offer) -> Result<Offer> {
-        self.send(&Word::Offer(offer.clone()))?;
+        self.send(&Message::Offer(offer.clone()))?;
         self.receive()
     }
 
@@ -74,13 +74,13 @@ impl Wire {
         account: Account,
     ) -> Result<()> {
         self.send(&match outcome {
-            Ok(sample) => Word::Done(sample.map(Box::new), account),
-            Err(error) => Word::Failed(format!("{error:#}")),
+            Ok(sample) => Message::Done(sample.map(Box::new), account),
+            Err(error) => Message::Failed(format!("{error:#}")),
         })
     }
 
-    fn send(&mut self, word: &impl Serialize) -> Result<()> {
-        let mut line = serde_json::to_vec(word)?;
+    fn send(&mut self, message: &impl Serialize) -> Result<()> {
+        let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
         self.writer
             .write_all(&line)
@@ -92,24 +92,24 @@ impl Wire {
         let mut line = String::new();
         self.reader.read_line(&mut line).context("control line")?;
         if line.is_empty() {
-            bail!("ended without a report");
+            bail!("exited without a report");
         }
-        serde_json::from_str(&line).with_context(|| format!("not a control line: {line:?}"))
+        serde_json::from_str(&line).with_context(|| format!("invalid control line: {line:?}"))
     }
 
     fn receive_offer(&mut self) -> Result<Offer> {
         match self.receive()? {
-            Word::Offer(offer) => Ok(offer),
-            Word::Failed(why) => Err(anyhow!(why)),
-            Word::Done(..) => bail!("reported before it began"),
+            Message::Offer(offer) => Ok(offer),
+            Message::Failed(why) => Err(anyhow!(why)),
+            Message::Done(..) => bail!("reported before its offer"),
         }
     }
 
     fn receive_report(&mut self) -> Result<(Option<Box<Sample>>, Account)> {
         match self.receive()? {
-            Word::Done(sample, account) => Ok((sample, account)),
-            Word::Failed(why) => Err(anyhow!(why)),
-            Word::Offer(_) => bail!("offered twice"),
+            Message::Done(sample, account) => Ok((sample, account)),
+            Message::Failed(why) => Err(anyhow!(why)),
+            Message::Offer(_) => bail!("sent two offers"),
         }
     }
 }

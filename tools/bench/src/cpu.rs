@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two readings while bytes arrive. A reading is a system call of about 0.3 µs, so its
 /// cost is below 0.1 %.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const READ_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Processor time per 10^9 bytes of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub(crate) fn per_gb(seconds: f64, bytes: u64) -> Option<f64> {
     (bytes > 0).then(|| seconds / gigabytes)
 }
 
-/// Processor time of the receiver. The receiver cannot tell which turns the sender measures, so it
+/// Processor time of the receiver. The receiver cannot distinguish which passes the sender measures, so it
 /// includes all except the first and the last. In those two, payloads are compared in full.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
@@ -62,13 +62,13 @@ struct Reading {
 }
 
 impl Meter {
-    /// Adds the payload of a turn. It is called after each turn except the last.
-    pub(crate) fn turn(&mut self, bytes: u64) {
+    /// Adds the payload of a pass. It is called after each pass except the last.
+    pub(crate) fn pass(&mut self, bytes: u64) {
         self.bytes += bytes;
         let now = Instant::now();
         let due = self
             .latest
-            .is_none_or(|latest| now - latest.at >= LOOK_EVERY);
+            .is_none_or(|latest| now - latest.at >= READ_INTERVAL);
         if !due {
             return;
         }
@@ -81,12 +81,12 @@ impl Meter {
         self.latest = Some(reading);
     }
 
-    /// Returns the payload bytes of all turns so far.
+    /// Returns the payload bytes of all passes so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the seconds per 10^9 bytes; `None` if there were too few turns.
+    /// Returns the seconds per 10^9 bytes; `None` if there were too few passes.
     pub(crate) fn s_per_gb(&self) -> Option<f64> {
         let (first, latest) = (self.first?, self.latest?);
         per_gb(
@@ -108,19 +108,19 @@ mod tests {
     #[test]
     fn cpu_time_counts_work_but_not_sleep() {
         let mut meter = Meter::default();
-        meter.turn(1);
+        meter.pass(1);
         burn(Duration::from_millis(5));
-        meter.turn(1_000_000);
-        let busy = meter.s_per_gb().expect("two turns");
+        meter.pass(1_000_000);
+        let busy = meter.s_per_gb().expect("two passes");
         // Other tests run in the same process, so only the lower bound is certain.
         assert!(busy >= 4.9, "{busy}");
     }
 
     #[test]
-    fn one_iteration_is_too_few() {
+    fn one_pass_is_too_few() {
         let mut meter = Meter::default();
         assert_eq!(meter.s_per_gb(), None);
-        meter.turn(100);
+        meter.pass(100);
         assert_eq!(meter.s_per_gb(), None);
         assert_eq!(per_gb(1.0, 0), None);
         assert_eq!(per_gb(1.0, 2_000_000_000), Some(0.5));

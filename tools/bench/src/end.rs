@@ -4,11 +4,11 @@
 use crate::control::{Offer, Wire};
 use crate::cpu::Meter;
 use crate::extra::Account;
-use crate::measure::{Sample, Turn, drive};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample, drive};
 use crate::place::{Place, pin};
 use crate::rows;
 use crate::spec::{Program, Role, Spec};
+use crate::spin_wait::SpinWait;
 use crate::sys::SharedMap;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
@@ -58,11 +58,11 @@ impl End {
             Program::XdpLinkPingpong(hook) => rows::xdp_link::pingpong(self, hook),
             Program::UdpPingpong(aim) => rows::pingpong::udp(self, aim),
             Program::TcpPingpong => rows::pingpong::tcp(self),
-            Program::PacketFlow(cargo) => rows::flow::packet(self, cargo),
-            Program::UdpFlow(cargo) => rows::flow::udp(self, cargo),
+            Program::PacketFlow(payload) => rows::flow::packet(self, payload),
+            Program::UdpFlow(payload) => rows::flow::udp(self, payload),
             Program::UdpStream(gather, scatter) => rows::udp_stream::run(self, gather, scatter),
             Program::TcpStream(wait) => rows::tcp::stream(self, wait),
-            Program::TcpLent => rows::tcp_lent::run(self),
+            Program::TcpZeroCopy => rows::tcp_zero_copy::run(self),
             Program::TcpGoodput(_) => rows::tcp_goodput::run(self),
             Program::TcpLoaded(chunk) => rows::tcp_loaded::run(self, chunk),
             Program::TcpRate(writes) => rows::tcp::rate(self, writes),
@@ -94,9 +94,9 @@ impl End {
         self.spec.hosts[self.spec.role.peer().index()].clone()
     }
 
-    /// Creates a new [`Patience`]. It yields if the ends do not have a core each.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.spec.cores.is_none())
+    /// Creates a new [`SpinWait`]. It yields if the ends do not have a core each.
+    pub(crate) fn spin_wait(&self) -> SpinWait {
+        SpinWait::new(self.spec.cores.is_none())
     }
 
     /// Sends `offer` to the other end and returns that end's offer.
@@ -116,18 +116,18 @@ impl End {
             .spec
             .shared
             .as_ref()
-            .context("no shared memory was made for this row")?;
+            .context("no shared memory was created for this row")?;
         let file = File::options().read(true).write(true).open(path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         SharedMap::new(&file).context("cannot map the shared memory")
     }
 
-    /// Measures `turn` for the requested time or count.
+    /// Measures `pass` for the requested time or count.
     pub(crate) fn measure(
         &self,
-        shape: Turn,
-        turn: impl FnMut(bool) -> Result<()>,
+        shape: Pass,
+        pass: impl FnMut(bool) -> Result<()>,
     ) -> Result<Option<Sample>> {
-        drive(self.spec.pace, shape, turn).map(Some)
+        drive(self.spec.pace, shape, pass).map(Some)
     }
 }

@@ -37,7 +37,7 @@ pub struct Environment {
 
 impl Environment {
     /// Describes this machine now, and the interface of the first host of `site`.
-    pub(crate) fn look(site: &Site) -> Environment {
+    pub(crate) fn read(site: &Site) -> Environment {
         let cpu = "/sys/devices/system/cpu";
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Environment {
@@ -51,10 +51,10 @@ impl Environment {
                 .collect(),
             mitigations: entries(&format!("{cpu}/vulnerabilities"))
                 .map(|attack| {
-                    let told = read(&format!("{cpu}/vulnerabilities/{attack}"));
-                    (attack, told)
+                    let text = read(&format!("{cpu}/vulnerabilities/{attack}"));
+                    (attack, text)
                 })
-                .filter(|(_, told)| !told.is_empty() && told != "Not affected")
+                .filter(|(_, text)| !text.is_empty() && text != "Not affected")
                 .collect(),
             offloads: offloads(site),
         }
@@ -135,7 +135,7 @@ fn offloads(site: &Site) -> Vec<String> {
     let Some(host) = site.hosts.first() else {
         return Vec::new();
     };
-    let ask = |option: &str| {
+    let ethtool = |option: &str| {
         let mut words: Vec<&str> = Vec::new();
         if let Some(netns) = &host.netns {
             words.extend(["ip", "netns", "exec", netns]);
@@ -150,9 +150,9 @@ fn offloads(site: &Site) -> Vec<String> {
             |output| String::from_utf8_lossy(&output.stdout).into_owned(),
         )
     };
-    let mut told = switched_on(&ask("-k"));
-    told.extend(coalescing(&ask("-c")));
-    told
+    let mut features = switched_on(&ethtool("-k"));
+    features.extend(coalescing(&ethtool("-c")));
+    features
 }
 
 /// Returns the switchable features that are on, from the output of `ethtool -k`.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures that only some rows have, beyond times and throughput.
 
+use crate::costs::Costs;
 use crate::cpu::Cpu;
-use crate::effort::Costs;
 use crate::logp::LogP;
 use crate::rounds::median;
 use crate::verdict::Versus;
@@ -24,8 +24,8 @@ pub(crate) struct Account {
     /// Processor seconds per 10^9 bytes received.
     pub(crate) cpu_s_per_gb: Option<f64>,
     /// Cost of a message at the receiver.
-    #[serde(default)]
-    pub(crate) effort: Costs,
+    #[serde(default, rename = "effort")]
+    pub(crate) costs: Costs,
     /// Counters by name.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, u64>,
@@ -61,7 +61,7 @@ pub struct Extra {
     pub logp: Option<LogP>,
     /// Cost of a message at each end, if requested.
     #[serde(default, flatten)]
-    pub(crate) effort: Costs,
+    pub(crate) costs: Costs,
     /// Counters of both ends, summed over all rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
@@ -99,7 +99,7 @@ impl Extra {
                     .filter_map(|extra| extra.logp)
                     .collect::<Vec<_>>(),
             ),
-            effort: Costs::of_rounds(rounds.iter().map(|extra| &extra.effort)),
+            costs: Costs::of_rounds(rounds.iter().map(|extra| &extra.costs)),
             counters,
         }
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several senders to one receiver.
 //!
-//! Rank 0 receives and measures. A turn begins with a control message to the senders. Each sends
+//! Rank 0 receives and measures. A pass begins with a control message to the senders. Each sends
 //! one message, and the receiver records when each was complete. Before that, one sender alone
-//! sends as many bytes per turn in the same run, to measure the receiver's capacity.
+//! sends as many bytes per pass in the same run, to measure the receiver's capacity.
 
 use crate::extra::Extra;
 use crate::loaded::halved;
-use crate::measure::{Sample, Turn, drive};
+use crate::measure::{Pass, Sample, drive};
 use crate::pattern::{stamp, verify};
 use crate::portolan_account;
 use crate::rounds::median;
-use crate::rows::turn_flags;
+use crate::rows::pass_flags;
 use crate::spec::Spec;
 use anyhow::{Context, Result, bail, ensure};
 use portolan::{Buffer, Lane, Node, PortConfig, Region, Target};
@@ -23,15 +23,15 @@ use std::time::Instant;
 /// Ports of the messages, of accounts, and of the receiver's control messages.
 const DATA: u16 = 1;
 const ACCOUNTS: u16 = 2;
-const WORDS: u16 = 5;
+const COMMANDS: u16 = 5;
 
 /// Maximum bytes of a control message as JSON.
-const WORD_LEN_MAX: usize = 128;
+const COMMAND_LEN_MAX: usize = 128;
 
 /// Control message from the receiver to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Word {
-    /// Request to send `messages` messages of turn `seq`.
+enum Command {
+    /// Request to send `messages` messages of pass `seq`.
     Send {
         messages: u32,
         seq: u64,
@@ -48,7 +48,7 @@ struct Arrival {
     message: Option<Region>,
 }
 
-/// Received messages of the current turn. Only one thread uses it; the lock is needed because
+/// Received messages of the current pass. Only one thread uses it; the lock is needed because
 /// handlers must be `Send`.
 #[derive(Default)]
 struct Arrivals {
@@ -80,7 +80,7 @@ pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ACCOUNTS, PortConfig::default())?;
     node.barrier()?;
     let senders = node.size() - 1;
-    let shape = Turn::one_way(u64::from(senders));
+    let shape = Pass::one_way(u64::from(senders));
     let buffers = (0..senders)
         .map(|_| Region::new(spec.size))
         .collect::<Result<_, _>>()?;
@@ -92,12 +92,12 @@ pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
         finish_us: Vec::new(),
     };
     let single = drive(halved(spec.pace), shape, |last| {
-        receiver.turn(&[1], senders, last)
+        receiver.pass(&[1], senders, last)
     })?;
     let all: Vec<u32> = (1..=senders).collect();
     receiver.finish_us.clear();
     let sample = drive(halved(spec.pace), shape, |last| {
-        receiver.turn(&all, 1, last)
+        receiver.pass(&all, 1, last)
     })?;
     receiver.finish(spec, &single, sample)
 }
@@ -106,15 +106,15 @@ struct Receiver<'a> {
     node: &'a mut Node,
     arrivals: Arc<Arrivals>,
     buffers: Vec<Region>,
-    /// Number of turns of each rank so far.
+    /// Number of passes of each rank so far.
     seqs: Vec<u64>,
-    /// Completion times of each turn so far, by sender.
+    /// Completion times of each pass so far, by sender.
     finish_us: Vec<Vec<f64>>,
 }
 
 impl Receiver<'_> {
     /// Requests `messages` from each of `ranks` and waits for all of them.
-    fn turn(&mut self, ranks: &[u32], messages: u32, last: bool) -> Result<()> {
+    fn pass(&mut self, ranks: &[u32], messages: u32, last: bool) -> Result<()> {
         for buffer in self.buffers.drain(..) {
             // The handler receives the message, so the request is not awaited.
             let _ = self.node.post_recv(DATA, buffer)?;
@@ -123,10 +123,10 @@ impl Receiver<'_> {
         let began = Instant::now();
         for &rank in ranks {
             let seq = self.seqs[rank as usize];
-            send_word(
+            send_command(
                 self.node,
                 rank,
-                Word::Send {
+                Command::Send {
                     messages,
                     seq,
                     last,
@@ -153,7 +153,7 @@ impl Receiver<'_> {
         for arrival in list {
             let message = arrival
                 .message
-                .context("a message came without the memory that was provided")?;
+                .context("a message arrived outside the posted buffers")?;
             verify(&message, self.seqs[arrival.source as usize])
                 .with_context(|| format!("from rank {}", arrival.source))?;
             if let Some(place) = ranks.iter().position(|rank| *rank == arrival.source) {
@@ -172,7 +172,7 @@ impl Receiver<'_> {
     fn finish(self, spec: &Spec, single: &Sample, mut sample: Sample) -> Result<Sample> {
         let senders = self.node.size() - 1;
         for rank in 1..=senders {
-            send_word(self.node, rank, Word::Stop)?;
+            send_command(self.node, rank, Command::Stop)?;
         }
         for rank in 1..=senders {
             let account = portolan_account::receive(self.node, rank, ACCOUNTS)?;
@@ -180,13 +180,13 @@ impl Receiver<'_> {
         }
         #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
         let megabytes = spec.size as f64 / 1e6;
-        // The last turn is excluded, as in all figures.
+        // The last pass is excluded, as in all figures.
         let measured = self.finish_us.len().saturating_sub(1);
         let of = |sender: usize| {
             median(
                 self.finish_us[..measured]
                     .iter()
-                    .map(|turn| turn[sender])
+                    .map(|pass| pass[sender])
                     .collect(),
             )
         };
@@ -204,21 +204,21 @@ impl Receiver<'_> {
 /// # Errors
 /// The receiver has failed.
 pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
-    node.open(WORDS, PortConfig::default())?;
+    node.open(COMMANDS, PortConfig::default())?;
     node.barrier()?;
     let mut message = Arc::new(Region::new(spec.size)?);
     loop {
-        let Word::Send {
+        let Command::Send {
             messages,
             seq,
             last,
-        } = receive_word(node)?
+        } = receive_command(node)?
         else {
             break;
         };
         let bytes =
             Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
-        stamp(bytes, seq, turn_flags(seq, last));
+        stamp(bytes, seq, pass_flags(seq, last));
         let requests: Vec<_> = (0..messages)
             .map(|_| Buffer::shared_region(Arc::clone(&message)))
             .map(|message| node.isend(Target::new(0, DATA), message))
@@ -231,16 +231,20 @@ pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
     portolan_account::send(node, Target::new(0, ACCOUNTS), &account)
 }
 
-fn send_word(node: &mut Node, rank: u32, word: Word) -> Result<()> {
-    let to = Target::new(rank, WORDS).lane(Lane::High);
-    Ok(node.send(to, &serde_json::to_vec(&word)?)?)
+fn send_command(node: &mut Node, rank: u32, command: Command) -> Result<()> {
+    let to = Target::new(rank, COMMANDS).lane(Lane::High);
+    Ok(node.send(to, &serde_json::to_vec(&command)?)?)
 }
 
-fn receive_word(node: &mut Node) -> Result<Word> {
-    let mut bytes = [0; WORD_LEN_MAX];
-    let received = node.recv(WORDS, &mut bytes)?;
-    ensure!(received.source == 0, "a word from rank {}", received.source);
-    serde_json::from_slice(&bytes[..received.len]).context("not a word of the receiver")
+fn receive_command(node: &mut Node) -> Result<Command> {
+    let mut bytes = [0; COMMAND_LEN_MAX];
+    let received = node.recv(COMMANDS, &mut bytes)?;
+    ensure!(
+        received.source == 0,
+        "a command from rank {}",
+        received.source
+    );
+    serde_json::from_slice(&bytes[..received.len]).context("not a command of the receiver")
 }
 
 #[cfg(test)]
@@ -248,12 +252,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longest_token_fits() {
-        let word = Word::Send {
+    fn longest_command_fits() {
+        let command = Command::Send {
             messages: u32::MAX,
             seq: u64::MAX,
             last: false,
         };
-        assert!(serde_json::to_vec(&word).expect("serializes").len() <= WORD_LEN_MAX);
+        assert!(serde_json::to_vec(&command).expect("serializes").len() <= COMMAND_LEN_MAX);
     }
 }

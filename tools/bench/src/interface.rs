@@ -7,11 +7,11 @@ mod gm;
 mod vipl;
 
 use crate::args::{Metric, Path};
-use crate::effort::Costs;
-use crate::logp::{self, Talk};
+use crate::costs::Costs;
+use crate::logp::{self, Endpoint};
 use crate::measure::SHM_BATCH;
 use crate::place::pin;
-use crate::portolan_rows::leave;
+use crate::portolan_rows::write_result;
 use crate::spec::{Program, Role, Spec};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Interface {
     }
 
     /// Returns true if the interface measures `metric`.
-    pub(crate) fn has(metric: Metric) -> bool {
+    pub(crate) fn measures(metric: Metric) -> bool {
         matches!(metric, Metric::Pingpong | Metric::Logp)
     }
 }
@@ -72,37 +72,37 @@ pub(crate) fn work(spec: &Spec, interface: Interface, metric: Metric) -> Result<
 }
 
 /// Bytes of the longest control message of the loops: the times of a burst.
-const WORD_LEN_MAX: usize = 256;
+const CONTROL_LEN_MAX: usize = 256;
 
 /// Copies of control messages that are in flight. The loops reuse their buffers at once and have
 /// one or two control messages in flight.
 #[derive(Default)]
-struct Words {
-    places: Box<[Word; 4]>,
+struct ControlBuffers {
+    buffers: Box<[ControlBuffer; 4]>,
     next: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Word([u8; WORD_LEN_MAX]);
+struct ControlBuffer([u8; CONTROL_LEN_MAX]);
 
-impl Default for Word {
-    fn default() -> Word {
-        Word([0; WORD_LEN_MAX])
+impl Default for ControlBuffer {
+    fn default() -> ControlBuffer {
+        ControlBuffer([0; CONTROL_LEN_MAX])
     }
 }
 
-impl Words {
-    /// Copies `word`, which has at most [`WORD_LEN_MAX`] bytes, and returns the copy.
-    fn keep(&mut self, word: &[u8]) -> &[u8] {
-        self.next = (self.next + 1) % self.places.len();
-        let Word(place) = &mut self.places[self.next];
-        place[..word.len()].copy_from_slice(word);
-        &place[..word.len()]
+impl ControlBuffers {
+    /// Copies `message`, which has at most [`CONTROL_LEN_MAX`] bytes, and returns the copy.
+    fn copy(&mut self, message: &[u8]) -> &[u8] {
+        self.next = (self.next + 1) % self.buffers.len();
+        let ControlBuffer(buffer) = &mut self.buffers[self.next];
+        buffer[..message.len()].copy_from_slice(message);
+        &buffer[..message.len()]
     }
 }
 
 /// An end with a fixed role.
-trait Member: Talk {
+trait Member: Endpoint {
     fn role(&self) -> Role;
 
     /// Waits until all sent messages have been received, so that this end may exit.
@@ -130,7 +130,7 @@ fn play(member: &mut impl Member, spec: &Spec, metric: Metric) -> Result<()> {
         return Ok(());
     };
     if !spec.calls {
-        sample.extra.effort = Costs::default();
+        sample.extra.costs = Costs::default();
     }
-    leave(spec, &sample)
+    write_result(spec, &sample)
 }

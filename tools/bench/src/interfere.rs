@@ -2,7 +2,7 @@
 //! Foreign traffic into the receiver of a stream. A third rank beside the sender sends one small
 //! message per given number of datagrams of the stream.
 //!
-//! After each turn the sender reports the stream's rate to this rank, which spreads its messages
+//! After each pass the sender reports the stream's rate to this rank, which spreads its messages
 //! evenly over that time. The receiver counts how many arrived.
 
 use crate::socket::datagram_len;
@@ -19,7 +19,7 @@ pub(crate) const RANK: u32 = 2;
 
 /// Ports of its messages at the receiver, and of the sender's control messages to it.
 const FOREIGN: u16 = 6;
-const RHYTHM: u16 = 7;
+const INTERVALS: u16 = 7;
 
 /// Bytes of an interfering message, as in the other rows with small messages.
 const MESSAGE_LEN: usize = 64;
@@ -31,37 +31,37 @@ const SLEEP_MAX: Duration = Duration::from_micros(200);
 const STOP: u64 = 0;
 
 /// The sender's side, which updates the interval.
-pub(crate) struct Conductor {
-    /// Foreign messages per turn.
-    per_turn: f64,
+pub(crate) struct Pacer {
+    /// Foreign messages per pass.
+    per_pass: f64,
     began: Instant,
 }
 
-impl Conductor {
+impl Pacer {
     /// Creates the sender's side for the stream of `spec`; `None` without interference.
-    #[allow(clippy::cast_precision_loss, reason = "a rhythm need not be exact")]
+    #[allow(clippy::cast_precision_loss, reason = "an interval need not be exact")]
     pub(crate) fn new(spec: &Spec) -> Option<Self> {
         let datagrams = (window(spec.size) * datagrams(spec)) as f64;
-        (spec.conditions.interfere > 0).then(|| Conductor {
-            per_turn: datagrams / f64::from(spec.conditions.interfere),
+        (spec.conditions.interfere > 0).then(|| Pacer {
+            per_pass: datagrams / f64::from(spec.conditions.interfere),
             began: Instant::now(),
         })
     }
 
-    /// Updates the interval after a turn.
+    /// Updates the interval after a pass.
     ///
     /// # Errors
     /// The interfering rank has failed.
-    pub(crate) fn turn(&mut self, node: &mut Node) -> Result<()> {
-        let turn = self.began.elapsed().as_secs_f64();
+    pub(crate) fn pass(&mut self, node: &mut Node) -> Result<()> {
+        let pass = self.began.elapsed().as_secs_f64();
         self.began = Instant::now();
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "below hours"
         )]
-        let interval_ns = (turn / self.per_turn * 1e9) as u64;
-        tell(node, interval_ns.max(1))
+        let interval_ns = (pass / self.per_pass * 1e9) as u64;
+        send_interval(node, interval_ns.max(1))
     }
 }
 
@@ -70,11 +70,11 @@ impl Conductor {
 /// # Errors
 /// The interfering rank has failed.
 pub(crate) fn stop(node: &mut Node) -> Result<()> {
-    tell(node, STOP)
+    send_interval(node, STOP)
 }
 
-fn tell(node: &mut Node, interval_ns: u64) -> Result<()> {
-    let to = Target::new(RANK, RHYTHM).lane(Lane::High);
+fn send_interval(node: &mut Node, interval_ns: u64) -> Result<()> {
+    let to = Target::new(RANK, INTERVALS).lane(Lane::High);
     Ok(node.isend_copy(to, &interval_ns.to_le_bytes())?)
 }
 
@@ -105,23 +105,23 @@ pub(crate) fn count(node: &mut Node) -> Result<Arc<AtomicU64>> {
 pub(crate) fn work(node: &mut Node) -> Result<()> {
     // The default timer slack of 50 µs is half of a typical interval.
     set_timerslack(1)?;
-    node.open(RHYTHM, PortConfig::default())?;
-    let mut heard = node.post_recv(RHYTHM, vec![0; 8])?;
+    node.open(INTERVALS, PortConfig::default())?;
+    let mut request = node.post_recv(INTERVALS, vec![0; 8])?;
     node.barrier()?;
     let mut interval = None;
     let mut due = Instant::now();
     loop {
-        if let Some(completion) = node.test(heard)? {
-            let word = completion
+        if let Some(completion) = node.test(request)? {
+            let bytes = completion
                 .buffer
                 .map(portolan::Buffer::into_vec)
                 .unwrap_or_default();
-            let interval_ns = word.try_into().map_or(STOP, u64::from_le_bytes);
+            let interval_ns = bytes.try_into().map_or(STOP, u64::from_le_bytes);
             if interval_ns == STOP {
                 return Ok(());
             }
             interval = Some(Duration::from_nanos(interval_ns));
-            heard = node.post_recv(RHYTHM, vec![0; 8])?;
+            request = node.post_recv(INTERVALS, vec![0; 8])?;
         }
         let now = Instant::now();
         match interval {

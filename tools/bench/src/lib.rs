@@ -2,7 +2,7 @@
 //! Benchmarks of Portolan beside the machine's limits and the kernel's protocols: `portolan bench`.
 //!
 //! Absolute figures vary with the state of the machine; ratios are reliable. Rows to be compared
-//! are therefore measured in turn, round after round (`rounds`), with the same sizes, windows and
+//! are therefore measured in pass, round after round (`rounds`), with the same sizes, windows and
 //! clock. Both ends of every row are separate processes, started anew in each round: bare rows by
 //! `worker`, Portolan's by the [`Launcher`]. A new metric needs a variant of [`Metric`], its
 //! programs in `rows`, and a line in `plan`.
@@ -16,8 +16,8 @@ mod competitor;
 mod conditions;
 mod congestion;
 mod control;
+mod costs;
 mod cpu;
-mod effort;
 mod end;
 mod environment;
 mod extra;
@@ -34,7 +34,6 @@ mod loss;
 mod machine;
 mod measure;
 mod mpi;
-mod patience;
 mod pattern;
 mod percentiles;
 mod place;
@@ -50,6 +49,7 @@ mod rows;
 mod schema;
 mod socket;
 mod spec;
+mod spin_wait;
 mod sys;
 mod table;
 mod verdict;
@@ -95,8 +95,8 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 /// Note in the report of an interrupted run.
-const INTERRUPTED: &str = "interrupted: these are the results so far; the same command with \
-                           --resume FILE, the JSON of this run, measures the rest";
+const INTERRUPTED: &str = "interrupted: results so far; to measure the rest, repeat the command with \
+                           --resume FILE, the JSON of this run";
 
 /// Result of a run.
 pub struct Outcome {
@@ -116,7 +116,7 @@ pub enum RunError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// No lab with the requested link properties.
-    #[error("--link: no lab can be made here: {0}")]
+    #[error("--link: no lab can be created: {0}")]
     Link(String),
 }
 
@@ -137,7 +137,7 @@ pub fn run(
         Some(remote) => remote.site()?,
         None => choose_site(args, launcher, 2, &mut notes)?,
     };
-    let crowd = args
+    let incast_site = args
         .metrics
         .contains(&Metric::Incast)
         .then(|| choose_site(args, launcher, args.senders + 1, &mut notes))
@@ -164,7 +164,7 @@ pub fn run(
         launcher,
         remote,
         site,
-        crowd,
+        incast_site,
         logs: RefCell::new(Logs::new(args.hdr.clone())),
         competitors: RefCell::default(),
     };
@@ -198,7 +198,7 @@ fn choose_site(
         match launcher.open_lab(&order) {
             Ok(site) => return Ok(site),
             Err(error) if args.link.is_some() => return Err(RunError::Link(format!("{error:#}"))),
-            Err(error) => notes.push(format!("network paths on loopback: no lab: {error:#}")),
+            Err(error) => notes.push(format!("network paths use loopback: no lab: {error:#}")),
         }
     }
     Ok(Site::loopback(args.mtu as usize, count))
@@ -211,7 +211,7 @@ struct Bench<'a> {
     remote: Option<Remote>,
     site: Site,
     /// Hosts of an incast.
-    crowd: Option<Site>,
+    incast_site: Option<Site>,
     logs: RefCell<Logs>,
     competitors: RefCell<Programs>,
 }
@@ -232,7 +232,7 @@ impl Bench<'_> {
                 })
             })
             .collect();
-        let known = |(metric, size, rows): &(Metric, usize, Vec<plan::Wanted>)| {
+        let known = |(metric, size, rows): &(Metric, usize, Vec<plan::PlannedRow>)| {
             earlier.and_then(|earlier| resume::rows(earlier, (*metric, *size), rows))
         };
         let missing = work.iter().filter(|work| known(work).is_none());
@@ -259,12 +259,12 @@ impl Bench<'_> {
         &self,
         report: &mut Report,
         (metric, size): (Metric, usize),
-        wanted: &[plan::Wanted],
+        planned: &[plan::PlannedRow],
         progress: &mut Progress,
     ) -> bool {
         let stopped = || self.launcher.interrupted();
         let repeat = self.args.repeat;
-        let outcome = rounds::run(wanted, (metric, size), repeat, stopped, |measurement| {
+        let outcome = rounds::run(planned, (metric, size), repeat, stopped, |measurement| {
             let name = measurement.name();
             progress.begin(&format!("{metric}, {size} bytes, {name}"));
             let sample = self.measure(measurement, size)?;
@@ -278,10 +278,10 @@ impl Bench<'_> {
         for (measurement, why) in outcome.failures {
             let program = measurement.program;
             complete &= program.job().is_none();
-            let told = format!(", {}: {why}", measurement.name());
+            let reason = format!(", {}: {why}", measurement.name());
             // A row that is missing for every metric and size is reported once.
-            if !report.notes.iter().any(|note| note.ends_with(&told)) {
-                report.notes.push(format!("{metric}, {size} bytes{told}"));
+            if !report.notes.iter().any(|note| note.ends_with(&reason)) {
+                report.notes.push(format!("{metric}, {size} bytes{reason}"));
             }
         }
         complete
@@ -302,7 +302,7 @@ impl Bench<'_> {
         if let Program::Competitor(competitor, ..) = measurement.program {
             spec.program_file = Some(self.competitors.borrow_mut().file(competitor)?);
         }
-        let _loss = self.lose(measurement)?;
+        let _loss = self.apply_loss(measurement)?;
         // Kept open until both ends have finished. The memory has no name that could be left
         // behind.
         let _shared = share(&mut spec)?;
@@ -314,8 +314,8 @@ impl Bench<'_> {
         let Some((metric, _)) = measurement.program.job() else {
             return Vec::new();
         };
-        let site = match &self.crowd {
-            Some(crowd) if metric == Metric::Incast => crowd,
+        let site = match &self.incast_site {
+            Some(incast_site) if metric == Metric::Incast => incast_site,
             _ => &self.site,
         };
         let mut places = site.hosts_for(path);
@@ -327,7 +327,7 @@ impl Bench<'_> {
     }
 
     /// Applies packet loss to the lab for a bare row, if its conditions require loss.
-    fn lose(&self, measurement: &Measurement) -> Result<Option<Loss>> {
+    fn apply_loss(&self, measurement: &Measurement) -> Result<Option<Loss>> {
         match measurement.conditions.loss_ppm {
             0 => Ok(None),
             ppm => {
@@ -380,10 +380,10 @@ fn share(spec: &mut Spec) -> Result<Option<File>> {
         _ => return Ok(None),
     };
     let file: File = memfd_create(c"portolan-bench", MFdFlags::MFD_CLOEXEC)
-        .context("cannot make shared memory")?
+        .context("cannot create shared memory")?
         .into();
     file.set_len(len as u64)
-        .context("cannot make shared memory")?;
+        .context("cannot create shared memory")?;
     let (pid, fd) = (std::process::id(), file.as_raw_fd());
     spec.shared = Some(PathBuf::from(format!("/proc/{pid}/fd/{fd}")));
     Ok(Some(file))

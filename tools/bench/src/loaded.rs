@@ -7,10 +7,10 @@
 //! the small messages from a handler while it waits for the large ones.
 
 use crate::extra::{Extra, Latency};
-use crate::measure::{Pace, Sample, Turn, drive};
+use crate::measure::{Pace, Pass, Sample, drive};
 use crate::pattern::{Flags, stamp, verify};
 use crate::portolan_rows::region_of;
-use crate::rows::turn_flags;
+use crate::rows::pass_flags;
 use crate::spec::Spec;
 use anyhow::{Context, Result, ensure};
 use portolan::{Lane, Node, PortConfig, Region, Request, Target};
@@ -22,7 +22,7 @@ pub(crate) const BULK_LEN: usize = 1 << 20;
 
 /// Large messages in flight, and receives posted for them. They suffice for a stream that never
 /// waits for the loop around it.
-const UNDER_WAY: usize = 4;
+const IN_FLIGHT: usize = 4;
 
 /// Ports of the stream, of the small messages, and of their answers.
 const BULK: u16 = 1;
@@ -61,7 +61,7 @@ impl Report {
     }
 
     /// Records that `messages` messages of the stream have been sent so far.
-    pub(crate) fn so_far(&mut self, messages: u64) {
+    pub(crate) fn record_sent(&mut self, messages: u64) {
         if messages != self.streamed.0 {
             self.streamed = (messages, Instant::now());
         }
@@ -96,17 +96,17 @@ pub(crate) fn measure(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.barrier()?;
     let mut pings = Pings {
         message: vec![0; spec.size],
-        answer: vec![0; spec.size],
+        reply: vec![0; spec.size],
         seq: 0,
     };
-    let shape = Turn::round_trips(1);
+    let shape = Pass::round_trips(1);
     let pace = halved(spec.pace);
     let idle = drive(pace, shape, |_| pings.exchange(node, |_| Ok(())))?;
     let mut report = Report::start(&idle);
     let mut stream = Stream::begin(node)?;
     let loaded = drive(pace, shape, |_| {
-        pings.exchange(node, |node| stream.go_on(node))?;
-        report.so_far(stream.arrived);
+        pings.exchange(node, |node| stream.send_next(node))?;
+        report.record_sent(stream.arrived);
         Ok(())
     })?;
     stream.end(node)?;
@@ -115,7 +115,7 @@ pub(crate) fn measure(node: &mut Node, spec: &Spec) -> Result<Sample> {
 
 struct Pings {
     message: Vec<u8>,
-    answer: Vec<u8>,
+    reply: Vec<u8>,
     seq: u64,
 }
 
@@ -126,28 +126,28 @@ impl Pings {
         node: &mut Node,
         mut meanwhile: impl FnMut(&mut Node) -> Result<()>,
     ) -> Result<()> {
-        let flags = turn_flags(self.seq, false);
+        let flags = pass_flags(self.seq, false);
         stamp(&mut self.message, self.seq, flags);
-        let answer = node.post_recv(PONGS, std::mem::take(&mut self.answer))?;
+        let reply = node.post_recv(PONGS, std::mem::take(&mut self.reply))?;
         node.send(Target::new(1, PINGS).lane(Lane::High), &self.message)?;
         let completion = loop {
-            if let Some(completion) = node.test(answer)? {
+            if let Some(completion) = node.test(reply)? {
                 break completion;
             }
             meanwhile(node)?;
         };
         ensure!(
             completion.len == self.message.len(),
-            "an answer of {} bytes",
+            "a reply of {} bytes",
             completion.len
         );
-        self.answer = completion
+        self.reply = completion
             .buffer
-            .context("a receive gives its buffer back")?
+            .context("a completed receive returns its buffer")?
             .into_vec();
         ensure!(
-            verify(&self.answer, self.seq)? == flags,
-            "the answer is not the question"
+            verify(&self.reply, self.seq)? == flags,
+            "the reply differs from the request"
         );
         self.seq += 1;
         Ok(())
@@ -155,7 +155,7 @@ impl Pings {
 }
 
 struct Stream {
-    under_way: VecDeque<Request>,
+    in_flight: VecDeque<Request>,
     sent: u64,
     arrived: u64,
 }
@@ -163,32 +163,32 @@ struct Stream {
 impl Stream {
     fn begin(node: &mut Node) -> Result<Self> {
         let mut stream = Stream {
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             sent: 0,
             arrived: 0,
         };
-        for _ in 0..UNDER_WAY {
-            stream.send(node, Region::new(BULK_LEN)?, turn_flags(stream.sent, false))?;
+        for _ in 0..IN_FLIGHT {
+            stream.send(node, Region::new(BULK_LEN)?, pass_flags(stream.sent, false))?;
         }
         Ok(stream)
     }
 
     /// Sends the next message as soon as the oldest has completed.
-    fn go_on(&mut self, node: &mut Node) -> Result<()> {
-        let Some(oldest) = self.under_way.front() else {
+    fn send_next(&mut self, node: &mut Node) -> Result<()> {
+        let Some(oldest) = self.in_flight.front() else {
             return Ok(());
         };
         let Some(completion) = node.test(*oldest)? else {
             return Ok(());
         };
-        self.under_way.pop_front();
+        self.in_flight.pop_front();
         self.arrived += 1;
         self.send(node, region_of(completion)?, Flags::NONE)
     }
 
     fn end(mut self, node: &mut Node) -> Result<()> {
         self.send(node, Region::new(BULK_LEN)?, Flags::LAST)?;
-        for request in self.under_way {
+        for request in self.in_flight {
             node.wait(request)?;
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Stream {
     fn send(&mut self, node: &mut Node, mut message: Region, flags: Flags) -> Result<()> {
         stamp(&mut message, self.sent, flags);
         self.sent += 1;
-        self.under_way
+        self.in_flight
             .push_back(node.isend(Target::new(1, BULK), message)?);
         Ok(())
     }
@@ -212,12 +212,12 @@ pub(crate) fn answer(node: &mut Node) -> Result<()> {
         let to = Target::new(message.source(), PONGS).lane(Lane::High);
         if let Err(error) = context.send(to, message.bytes()) {
             // The driver times out and reports that; this line gives the reason.
-            eprintln!("portolan bench: an answer could not be sent: {error}");
+            eprintln!("portolan bench: a reply could not be sent: {error}");
         }
     })?;
     node.open(BULK, PortConfig::default())?;
     let mut posted = VecDeque::new();
-    for _ in 0..UNDER_WAY {
+    for _ in 0..IN_FLIGHT {
         posted.push_back(node.post_recv(BULK, Region::new(BULK_LEN)?)?);
     }
     node.barrier()?;

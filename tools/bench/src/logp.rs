@@ -20,13 +20,13 @@
 //! the half round trip of (a), the loops did not disturb each other. If the kernel delivers a
 //! message before the sender's call returns, both ends work at once and L is negative.
 //!
-//! Messages of (b) and (c) are not answered, so their acknowledgements are part of o_s and o_r. In
+//! Messages of (b) and (c) are not echoed, so their acknowledgements are part of o_s and o_r. In
 //! (a) and (d) the answer carries the acknowledgement.
 
-use crate::measure::{Pace, Sample, Turn, drive};
+use crate::measure::{Pace, Pass, Sample, drive};
 use crate::pattern::{Flags, stamp, verify};
 use crate::rounds::median;
-use crate::rows::turn_flags;
+use crate::rows::pass_flags;
 use crate::spec::{Spec, window};
 use anyhow::{Result, ensure};
 use quanta::Clock;
@@ -84,7 +84,7 @@ impl LogP {
 }
 
 /// One end of a row, as the loops use it.
-pub(crate) trait Talk {
+pub(crate) trait Endpoint {
     /// Sends `message`. The caller may reuse the buffer afterwards.
     fn send(&mut self, message: &[u8]) -> Result<()>;
     /// Waits for a message that fills `message`.
@@ -96,8 +96,8 @@ pub(crate) trait Talk {
         let mut message = vec![0; spec.size];
         let mut ack = [0; ACK.len()];
         let mut seq = 0;
-        drive(spec.pace, Turn::one_way(window(spec.size)), |last| {
-            stamp(&mut message, seq, turn_flags(seq, last));
+        drive(spec.pace, Pass::one_way(window(spec.size)), |last| {
+            stamp(&mut message, seq, pass_flags(seq, last));
             for _ in 0..window(spec.size) {
                 self.send(&message)?;
             }
@@ -108,7 +108,7 @@ pub(crate) trait Talk {
         })
     }
 
-    /// Runs the receiver of [`Talk::send_windows`].
+    /// Runs the receiver of [`Endpoint::send_windows`].
     fn receive_windows(&mut self, spec: &Spec) -> Result<()> {
         let mut message = vec![0; spec.size];
         for seq in 0.. {
@@ -129,20 +129,20 @@ pub(crate) trait Talk {
 ///
 /// # Errors
 /// A payload was wrong, or the other end has failed.
-pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
-    let spec = shared_out(spec);
-    let mut loops = Loops::new(talk, &spec);
+pub(crate) fn measure(endpoint: &mut impl Endpoint, spec: &Spec) -> Result<Sample> {
+    let spec = share_of_loop(spec);
+    let mut loops = Loops::new(endpoint, &spec);
     let mut sample = loops.round_trips(1)?;
     let delay = delay(&sample);
     // The delay travels in a message of its own.
     let delay_ns = u64::try_from(delay.as_nanos())?;
-    loops.talk.send(&delay_ns.to_le_bytes())?;
-    let gap = loops.talk.send_windows(&spec)?;
+    loops.endpoint.send(&delay_ns.to_le_bytes())?;
+    let gap = loops.endpoint.send_windows(&spec)?;
     let os_us = loops.send_delayed(delay)?;
     let or_us = loops.send_ahead()?;
-    let way_us = loops.ways()?;
+    let one_way_us = loops.one_way_time()?;
     sample.extra.logp = Some(LogP {
-        l_us: way_us - os_us - or_us,
+        l_us: one_way_us - os_us - or_us,
         os_us,
         or_us,
         g_us: gap.p50_us,
@@ -154,37 +154,37 @@ pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
 ///
 /// # Errors
 /// A payload was wrong, or the other end has failed.
-pub(crate) fn answer(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
-    let spec = shared_out(spec);
-    let mut loops = Loops::new(talk, &spec);
+pub(crate) fn answer(endpoint: &mut impl Endpoint, spec: &Spec) -> Result<()> {
+    let spec = share_of_loop(spec);
+    let mut loops = Loops::new(endpoint, &spec);
     loops.answer_round_trips()?;
     let mut delay_ns = [0; 8];
-    loops.talk.receive(&mut delay_ns)?;
-    loops.talk.receive_windows(&spec)?;
+    loops.endpoint.receive(&mut delay_ns)?;
+    loops.endpoint.receive_windows(&spec)?;
     loops.receive_at_once()?;
     let delay = Duration::from_nanos(u64::from_le_bytes(delay_ns));
     loops.receive_delayed(delay)?;
-    loops.answer_held()
+    loops.echo_with_hold_times()
 }
 
-/// Runs the driver of loop (a) alone, with `messages` round trips per turn.
+/// Runs the driver of loop (a) alone, with `messages` round trips per pass.
 ///
 /// # Errors
 /// See [`measure`].
-pub(crate) fn ping(talk: &mut impl Talk, spec: &Spec, messages: u64) -> Result<Sample> {
-    Loops::new(talk, spec).round_trips(messages)
+pub(crate) fn ping(endpoint: &mut impl Endpoint, spec: &Spec, messages: u64) -> Result<Sample> {
+    Loops::new(endpoint, spec).round_trips(messages)
 }
 
 /// Runs the answerer of loop (a) alone.
 ///
 /// # Errors
 /// See [`answer`].
-pub(crate) fn pong(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
-    Loops::new(talk, spec).answer_round_trips()
+pub(crate) fn pong(endpoint: &mut impl Endpoint, spec: &Spec) -> Result<()> {
+    Loops::new(endpoint, spec).answer_round_trips()
 }
 
 /// Returns `spec` with one loop's share of the time or count.
-fn shared_out(spec: &Spec) -> Spec {
+fn share_of_loop(spec: &Spec) -> Spec {
     let pace = match spec.pace {
         Pace::Seconds(seconds) => Pace::Seconds(seconds / f64::from(LOOPS)),
         Pace::Iterations(count) => Pace::Iterations(count.div_ceil(u64::from(LOOPS))),
@@ -201,17 +201,17 @@ fn delay(round_trips: &Sample) -> Duration {
 }
 
 struct Loops<'a, T> {
-    talk: &'a mut T,
+    endpoint: &'a mut T,
     clock: Clock,
     pace: Pace,
     burst: u64,
     message: Vec<u8>,
 }
 
-impl<'a, T: Talk> Loops<'a, T> {
-    fn new(talk: &'a mut T, spec: &Spec) -> Self {
+impl<'a, T: Endpoint> Loops<'a, T> {
+    fn new(endpoint: &'a mut T, spec: &Spec) -> Self {
         Loops {
-            talk,
+            endpoint,
             clock: Clock::new(),
             pace: spec.pace,
             burst: window(spec.size).min(BURST_MAX),
@@ -219,17 +219,17 @@ impl<'a, T: Talk> Loops<'a, T> {
         }
     }
 
-    /// Runs loop (a) with `messages` round trips per turn.
+    /// Runs loop (a) with `messages` round trips per pass.
     fn round_trips(&mut self, messages: u64) -> Result<Sample> {
         let mut seq = 0;
-        drive(self.pace, Turn::round_trips(messages), |last| {
+        drive(self.pace, Pass::round_trips(messages), |last| {
             for index in 1..=messages {
-                let flags = turn_flags(seq, last && index == messages);
+                let flags = pass_flags(seq, last && index == messages);
                 stamp(&mut self.message, seq, flags);
-                self.talk.send(&self.message)?;
-                self.talk.receive(&mut self.message)?;
-                let answered = verify(&self.message, seq)?;
-                ensure!(answered == flags, "the answer is not the question");
+                self.endpoint.send(&self.message)?;
+                self.endpoint.receive(&mut self.message)?;
+                let echoed = verify(&self.message, seq)?;
+                ensure!(echoed == flags, "the reply differs from the request");
                 seq += 1;
             }
             Ok(())
@@ -238,10 +238,10 @@ impl<'a, T: Talk> Loops<'a, T> {
 
     fn answer_round_trips(&mut self) -> Result<()> {
         for seq in 0.. {
-            self.talk.receive(&mut self.message)?;
+            self.endpoint.receive(&mut self.message)?;
             let flags = verify(&self.message, seq)?;
             stamp(&mut self.message, seq, flags);
-            self.talk.send(&self.message)?;
+            self.endpoint.send(&self.message)?;
             if flags.last {
                 break;
             }
@@ -255,15 +255,15 @@ impl<'a, T: Talk> Loops<'a, T> {
         let mut intervals = Vec::new();
         let mut ack = [0; ACK.len()];
         let mut seq = 0;
-        drive(self.pace, Turn::one_way(self.burst), |last| {
-            stamp(&mut self.message, seq, turn_flags(seq, last));
+        drive(self.pace, Pass::one_way(self.burst), |last| {
+            stamp(&mut self.message, seq, pass_flags(seq, last));
             let began = self.clock.raw();
             for _ in 0..self.burst {
-                self.talk.send(&self.message)?;
+                self.endpoint.send(&self.message)?;
                 self.spin(delay);
             }
             intervals.push(self.since_us(began) / messages(self.burst) - spin_us);
-            self.talk.receive(&mut ack)?;
+            self.endpoint.receive(&mut ack)?;
             ensure!(ack == ACK, "the acknowledgement is {ack:?}");
             seq += 1;
             Ok(())
@@ -275,10 +275,10 @@ impl<'a, T: Talk> Loops<'a, T> {
     fn receive_at_once(&mut self) -> Result<()> {
         for seq in 0.. {
             for _ in 0..self.burst {
-                self.talk.receive(&mut self.message)?;
+                self.endpoint.receive(&mut self.message)?;
             }
             let flags = verify(&self.message, seq)?;
-            self.talk.send(&ACK)?;
+            self.endpoint.send(&ACK)?;
             if flags.last {
                 break;
             }
@@ -288,55 +288,55 @@ impl<'a, T: Talk> Loops<'a, T> {
 
     /// Runs loop (d) and returns the one-way time of a message, from its send to the end of its
     /// receive.
-    fn ways(&mut self) -> Result<f64> {
-        let look_us = self.look_cost_us();
-        let mut ways = Vec::new();
+    fn one_way_time(&mut self) -> Result<f64> {
+        let clock_us = self.clock_cost_us();
+        let mut times = Vec::new();
         let mut trips = Vec::new();
-        let mut word = vec![0; usize::try_from(self.burst)? * TIME];
+        let mut reply = vec![0; usize::try_from(self.burst)? * TIME];
         let mut seq = 0;
-        drive(self.pace, Turn::round_trips(self.burst), |last| {
+        drive(self.pace, Pass::round_trips(self.burst), |last| {
             trips.clear();
             for index in 1..=self.burst {
-                let flags = turn_flags(seq, last && index == self.burst);
+                let flags = pass_flags(seq, last && index == self.burst);
                 stamp(&mut self.message, seq, flags);
                 let began = self.clock.raw();
-                self.talk.send(&self.message)?;
-                self.talk.receive(&mut self.message)?;
+                self.endpoint.send(&self.message)?;
+                self.endpoint.receive(&mut self.message)?;
                 trips.push(self.since_us(began));
-                let answered = verify(&self.message, seq)?;
-                ensure!(answered == flags, "the answer is not the question");
+                let echoed = verify(&self.message, seq)?;
+                ensure!(echoed == flags, "the reply differs from the request");
                 seq += 1;
             }
-            self.talk.receive(&mut word)?;
-            for (trip_us, held) in trips.iter().zip(word.chunks_exact(TIME)) {
+            self.endpoint.receive(&mut reply)?;
+            for (trip_us, held) in trips.iter().zip(reply.chunks_exact(TIME)) {
                 let mut held_us = [0; TIME];
                 held_us.copy_from_slice(held);
                 // The time contains two clock reads, one at each end.
-                ways.push((trip_us - f64::from_le_bytes(held_us)) / 2.0 - look_us);
+                times.push((trip_us - f64::from_le_bytes(held_us)) / 2.0 - clock_us);
             }
             Ok(())
         })?;
-        Ok(median(ways))
+        Ok(median(times))
     }
 
     /// Runs the answerer of loop (d), which reports how long it held each message.
-    fn answer_held(&mut self) -> Result<()> {
-        let mut word = Vec::new();
+    fn echo_with_hold_times(&mut self) -> Result<()> {
+        let mut reply = Vec::new();
         let mut seq = 0;
         loop {
-            word.clear();
+            reply.clear();
             let mut flags = Flags::NONE;
             for _ in 0..self.burst {
-                self.talk.receive(&mut self.message)?;
+                self.endpoint.receive(&mut self.message)?;
                 let came = self.clock.raw();
                 flags = verify(&self.message, seq)?;
                 stamp(&mut self.message, seq, flags);
                 let held_us = self.since_us(came);
-                self.talk.send(&self.message)?;
-                word.extend(held_us.to_le_bytes());
+                self.endpoint.send(&self.message)?;
+                reply.extend(held_us.to_le_bytes());
                 seq += 1;
             }
-            self.talk.send(&word)?;
+            self.endpoint.send(&reply)?;
             if flags.last {
                 return Ok(());
             }
@@ -346,15 +346,15 @@ impl<'a, T: Talk> Loops<'a, T> {
     /// Runs the sender of loop (c). The receiver replies with its interval less the delay.
     fn send_ahead(&mut self) -> Result<f64> {
         let mut intervals = Vec::new();
-        let mut word = [0; 8];
+        let mut reply = [0; 8];
         let mut seq = 0;
-        drive(self.pace, Turn::one_way(self.burst + 1), |last| {
-            stamp(&mut self.message, seq, turn_flags(seq, last));
+        drive(self.pace, Pass::one_way(self.burst + 1), |last| {
+            stamp(&mut self.message, seq, pass_flags(seq, last));
             for _ in 0..=self.burst {
-                self.talk.send(&self.message)?;
+                self.endpoint.send(&self.message)?;
             }
-            self.talk.receive(&mut word)?;
-            intervals.push(f64::from_le_bytes(word));
+            self.endpoint.receive(&mut reply)?;
+            intervals.push(f64::from_le_bytes(reply));
             seq += 1;
             Ok(())
         })?;
@@ -365,15 +365,15 @@ impl<'a, T: Talk> Loops<'a, T> {
     fn receive_delayed(&mut self, delay: Duration) -> Result<()> {
         let spin_us = self.spin_cost_us(delay);
         for seq in 0.. {
-            self.talk.receive(&mut self.message)?;
+            self.endpoint.receive(&mut self.message)?;
             let flags = verify(&self.message, seq)?;
             let began = self.clock.raw();
             for _ in 0..self.burst {
                 self.spin(delay);
-                self.talk.receive(&mut self.message)?;
+                self.endpoint.receive(&mut self.message)?;
             }
             let interval = self.since_us(began) / messages(self.burst) - spin_us;
-            self.talk.send(&interval.to_le_bytes())?;
+            self.endpoint.send(&interval.to_le_bytes())?;
             if flags.last {
                 break;
             }
@@ -399,13 +399,13 @@ impl<'a, T: Talk> Loops<'a, T> {
     }
 
     /// Returns the duration of a clock read.
-    fn look_cost_us(&self) -> f64 {
-        const LOOKS: u32 = 1024;
+    fn clock_cost_us(&self) -> f64 {
+        const READS: u32 = 1024;
         let began = self.clock.raw();
-        for _ in 0..LOOKS {
+        for _ in 0..READS {
             std::hint::black_box(self.clock.raw());
         }
-        self.since_us(began) / f64::from(LOOKS)
+        self.since_us(began) / f64::from(READS)
     }
 
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]

@@ -57,7 +57,7 @@ pub(crate) fn section(rows: &[Row]) -> String {
         .iter()
         .any(|row| row.extra.logp.is_some_and(|logp| logp.l_us < 0.0))
     {
-        text.push_str("L below 0: the message is there before the sender's call has returned\n");
+        text.push_str("L below 0: the message arrives before the sender's call returns\n");
     }
     text
 }
@@ -107,15 +107,15 @@ mod tests {
             },
             ..report().results[0].clone()
         };
-        let told = section(&[row(5.5)]);
+        let text = section(&[row(5.5)]);
         assert!(
-            told.contains("agrees with RTT/2 (+5 %)") && told.contains("0.250"),
-            "{told}"
+            text.contains("agrees with RTT/2 (+5 %)") && text.contains("0.250"),
+            "{text}"
         );
-        let told = section(&[row(-1.0)]);
+        let text = section(&[row(-1.0)]);
         assert!(
-            told.contains("differs from RTT/2 (-60 %)") && told.contains("L below 0"),
-            "{told}"
+            text.contains("differs from RTT/2 (-60 %)") && text.contains("L below 0"),
+            "{text}"
         );
     }
 }

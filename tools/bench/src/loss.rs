@@ -38,7 +38,9 @@ impl Loss {
         };
         for host in hosts {
             let Some(netns) = host.netns.clone() else {
-                bail!("random loss needs a lab: on this host's own interfaces it would hit others");
+                bail!(
+                    "random loss needs a lab: on this host's interfaces it would affect other programs"
+                );
             };
             let interface = host.interface.clone();
             run(
@@ -73,7 +75,7 @@ impl Drop for Loss {
             // The kernel's cached metrics of a lossy path would slow the rows that follow.
             undone = undone.and(run("ip", &["-n", netns, "tcp_metrics", "flush"]));
             if let Err(error) = undone {
-                eprintln!("portolan bench: {netns} goes on losing packets: {error:#}");
+                eprintln!("portolan bench: {netns} still drops packets: {error:#}");
             }
         }
     }
@@ -121,11 +123,11 @@ fn run(command: &str, args: &[&str]) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr)
+    let errors = String::from_utf8_lossy(&output.stderr)
         .trim()
         .replace('\n', "; ");
     bail!(
-        "random loss cannot be made here: {command} said: {said} (it needs a kernel with \
+        "random loss is not available: {command}: {errors} (it needs a kernel with \
          NET_SCH_INGRESS and NET_CLS_BPF)"
     )
 }

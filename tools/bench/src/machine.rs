@@ -70,7 +70,7 @@ pub(crate) fn describe(site: &Site, rounds: u32, server: Option<&ServerHost>) ->
         rounds,
         clock: CLOCK_NAME.into(),
         server: server.cloned(),
-        environment: Environment::look(site),
+        environment: Environment::read(site),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::args::{Metric, Path};
 use crate::launcher::Launcher;
-use crate::measure::{Pace, SHM_BATCH, Sample, Turn, sample_of};
+use crate::measure::{Pace, Pass, SHM_BATCH, Sample, sample_of};
 use crate::place::Place;
 use crate::spec::{Spec, window};
 use crate::worker;
@@ -66,18 +66,18 @@ impl Mpi {
     }
 
     /// Returns true if `mpibench` measures `metric`.
-    pub(crate) fn has(metric: Metric) -> bool {
-        word(metric).is_some()
+    pub(crate) fn measures(metric: Metric) -> bool {
+        mode(metric).is_some()
     }
 
     /// Returns true if programs can use `path`.
-    pub(crate) fn takes(path: Path) -> bool {
+    pub(crate) fn supports(path: Path) -> bool {
         matches!(path, Path::Shm | Path::Packet | Path::Udp | Path::Auto)
     }
 }
 
 /// Returns the name of `metric` on the command line of `mpibench`.
-fn word(metric: Metric) -> Option<&'static str> {
+fn mode(metric: Metric) -> Option<&'static str> {
     match metric {
         Metric::Pingpong => Some("latency"),
         Metric::Stream => Some("bw"),
@@ -99,14 +99,14 @@ pub(crate) fn run(
 ) -> Result<Sample> {
     let is_lab = places.iter().all(|place| place.netns.is_some());
     if path != Path::Shm && !is_lab {
-        bail!("an MPI takes shared memory within a host: rows between hosts need a lab");
+        bail!("an MPI uses shared memory within a host: network rows need a lab");
     }
-    let times = tempfile::NamedTempFile::new().context("cannot make a file for the times")?;
+    let times = tempfile::NamedTempFile::new().context("cannot create a file for the times")?;
     let file = times
         .path()
         .to_str()
-        .context("the directory for temporary files has no text as name")?;
-    let (args, turn) = arguments(metric, path, spec, file)?;
+        .context("the path of the directory for temporary files is not UTF-8")?;
+    let (args, pass) = arguments(metric, path, spec, file)?;
     launcher.run_mpi(&MpiJob {
         mpi,
         carrier,
@@ -116,37 +116,37 @@ pub(crate) fn run(
         lasts: worker::lasts(spec.pace),
     })?;
     let text = fs::read_to_string(file).context("cannot read the times")?;
-    let turns = text
+    let passes = text
         .lines()
-        .map(|line| line.parse::<u64>().context("a time is no number"));
-    let turns = turns.collect::<Result<Vec<u64>>>()?;
-    ensure!(!turns.is_empty(), "the first process left no times");
-    sample_of(turn, &turns)
+        .map(|line| line.parse::<u64>().context("a time is not a number"));
+    let passes = passes.collect::<Result<Vec<u64>>>()?;
+    ensure!(!passes.is_empty(), "the first process wrote no times");
+    sample_of(pass, &passes)
 }
 
-/// Returns the arguments of `mpibench` and the turn that it measures.
-fn arguments(metric: Metric, path: Path, spec: &Spec, file: &str) -> Result<(Vec<String>, Turn)> {
-    let Some(word) = word(metric) else {
+/// Returns the arguments of `mpibench` and the pass that it measures.
+fn arguments(metric: Metric, path: Path, spec: &Spec, file: &str) -> Result<(Vec<String>, Pass)> {
+    let Some(mode) = mode(metric) else {
         bail!("{metric} is not measured by MPI programs");
     };
     let batch = if path == Path::Shm { SHM_BATCH } else { 1 };
-    let turn = match metric {
-        Metric::Pingpong => Turn::round_trips(batch),
-        _ => Turn::one_way(window(spec.size)),
+    let pass = match metric {
+        Metric::Pingpong => Pass::round_trips(batch),
+        _ => Pass::one_way(window(spec.size)),
     };
     let size = spec.size;
-    let mut args = vec![word.to_owned(), "-m".into(), format!("{size}:{size}")];
+    let mut args = vec![mode.to_owned(), "-m".into(), format!("{size}:{size}")];
     match spec.pace {
         Pace::Seconds(seconds) => args.extend(["-t".into(), seconds.to_string()]),
         Pace::Iterations(count) => {
-            let turns = count.div_ceil(turn.messages).max(1);
-            args.extend(["-n".into(), turns.to_string()]);
+            let passes = count.div_ceil(pass.messages).max(1);
+            args.extend(["-n".into(), passes.to_string()]);
         }
     }
     match metric {
         Metric::Pingpong => args.extend(["-b".into(), batch.to_string()]),
-        _ => args.extend(["-w".into(), turn.messages.to_string()]),
+        _ => args.extend(["-w".into(), pass.messages.to_string()]),
     }
     args.extend(["-o".into(), file.to_owned()]);
-    Ok((args, turn))
+    Ok((args, pass))
 }

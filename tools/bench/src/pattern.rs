@@ -61,7 +61,7 @@ pub(crate) fn verify(message: &[u8], seq: u64) -> Result<Flags> {
     };
     ensure!(
         stamp == encode(seq, flags),
-        "message {seq} carries sequence number {} instead of {}: lost or repeated on the way",
+        "message {seq} has sequence number {} instead of {}: lost or duplicated",
         stamp >> SEQ_SHIFT,
         encode(seq, flags) >> SEQ_SHIFT
     );
@@ -112,7 +112,7 @@ mod tests {
         let mut message = vec![0xa5; 1000];
         stamp(&mut message, 3, Flags::NONE);
         assert_eq!(
-            verify(&message, 3).expect("the pattern is not looked at"),
+            verify(&message, 3).expect("the pattern is not compared"),
             Flags::NONE
         );
     }

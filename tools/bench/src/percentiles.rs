@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Recorded picoseconds per microsecond, the unit of the figures.
 pub(crate) const PS_PER_US: f64 = 1e6;
 
-/// Percentiles beside the median and the 99th, in microseconds. If a turn has several messages,
-/// they are percentiles of the turns' means.
+/// Percentiles beside the median and the 99th, in microseconds. If a pass has several messages,
+/// they are percentiles of the passes' means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
     /// 90th percentile.
@@ -122,7 +122,7 @@ impl Logs {
             return Ok(());
         };
         fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+            .with_context(|| format!("cannot create the directory {}", directory.display()))?;
         for (name, rounds) in &self.rounds {
             let path = directory.join(format!("{name}.hlog"));
             write_log(&path, rounds).with_context(|| format!("cannot write {}", path.display()))?;
@@ -150,7 +150,7 @@ fn write_log(path: &std::path::Path, rounds: &[Round]) -> Result<()> {
     for round in rounds {
         let times: Histogram<u64> = Deserializer::new()
             .deserialize(&mut round.times.as_slice())
-            .map_err(|error| anyhow::anyhow!("a histogram came damaged: {error}"))?;
+            .map_err(|error| anyhow::anyhow!("a received histogram is damaged: {error}"))?;
         let start = round.ended.saturating_sub(round.lasted);
         log.write_histogram(&times, start, round.lasted, None)
             .map_err(|error| anyhow::anyhow!("{error:?}"))?;

@@ -154,8 +154,8 @@ fn spread(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize>
         }
     }
     let threads_max = physical.iter().map(Vec::len).max().unwrap_or(0);
-    let turn = |thread: usize| physical.iter().filter_map(move |of| of.get(thread));
-    (0..threads_max).flat_map(turn).copied().collect()
+    let of_thread = |thread: usize| physical.iter().filter_map(move |of| of.get(thread));
+    (0..threads_max).flat_map(of_thread).copied().collect()
 }
 
 /// Returns two physical cores for the two ends, the cores of a lab's first two hosts. Returns

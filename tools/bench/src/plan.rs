@@ -9,7 +9,7 @@ use crate::mpi::{Carrier, Mpi};
 use crate::rows::pingpong::UDP_SIZE_MAX;
 use crate::socket::datagram_len;
 use crate::spec::{
-    Aim, Burst, Cargo, Chunk, Copying, Gather, Hook, Intake, Lines, Program, Publish, Scatter,
+    Aim, Burst, Chunk, Copying, Gather, Hook, Intake, Lines, Payload, Program, Publish, Scatter,
     Wait, Writes,
 };
 
@@ -63,7 +63,7 @@ impl Measurement {
 
 /// A requested row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct PlannedRow {
     /// Name of the system.
     pub(crate) system: &'static str,
     /// Path of the row.
@@ -72,7 +72,7 @@ pub(crate) struct Wanted {
     pub(crate) candidates: Vec<Measurement>,
 }
 
-impl Wanted {
+impl PlannedRow {
     /// Combines each variant with each of TCP's congestion controls. Fewer are available with a
     /// server.
     fn with_each_congestion(mut self, args: &BenchArgs) -> Self {
@@ -97,33 +97,33 @@ impl Wanted {
 }
 
 /// Returns the rows for messages of `size` bytes. Rows to be compared are adjacent.
-pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) -> Vec<Wanted> {
+pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) -> Vec<PlannedRow> {
     let mut rows = Vec::new();
     for path in args.paths() {
         for conditions in args.conditions(metric, path) {
             let program = Program::Portolan(metric, path);
-            rows.push(wanted("portolan", path, vec![program]).under(conditions));
+            rows.push(planned("portolan", path, vec![program]).under(conditions));
         }
         for interface in args.interfaces_for(metric, size) {
             let program = Program::Interface(interface, metric, path);
-            rows.push(wanted(interface.name(), path, vec![program]));
+            rows.push(planned(interface.name(), path, vec![program]));
         }
         for mpi in args.mpis_for(metric, path) {
             rows.extend(mpi_rows(mpi, metric, path));
         }
         if args.limits {
-            let limit = wanted("limit", path, limit(metric, path, size, mtu));
+            let limit = planned("limit", path, limit(metric, path, size, mtu));
             rows.push(match path {
                 Path::Stream => limit.with_each_congestion(args),
                 _ => limit,
             });
-            rows.push(wanted("link", path, link(metric, path, size)));
-            rows.push(wanted("limit-single", path, single(metric, path, size)));
+            rows.push(planned("link", path, link(metric, path, size)));
+            rows.push(planned("limit-single", path, single(metric, path, size)));
         }
         for versus in &args.versus {
             match versus {
                 Versus::Tcp => rows.extend(tcp_rows(args, metric, path)),
-                Versus::Udp => rows.push(wanted("udp", path, limit(metric, Path::Udp, size, mtu))),
+                Versus::Udp => rows.push(planned("udp", path, limit(metric, Path::Udp, size, mtu))),
                 other => rows.extend(competitor_row(*other, metric, path)),
             }
         }
@@ -133,7 +133,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) ->
 }
 
 /// Returns the distinct measurements that `rows` need, in order.
-pub(crate) fn measurements(rows: &[Wanted]) -> Vec<Measurement> {
+pub(crate) fn measurements(rows: &[PlannedRow]) -> Vec<Measurement> {
     let mut needed = Vec::new();
     for measurement in rows.iter().flat_map(|row| &row.candidates) {
         if !needed.contains(measurement) {
@@ -143,7 +143,7 @@ pub(crate) fn measurements(rows: &[Wanted]) -> Vec<Measurement> {
     needed
 }
 
-fn wanted(system: &'static str, path: Path, programs: Vec<Program>) -> Wanted {
+fn planned(system: &'static str, path: Path, programs: Vec<Program>) -> PlannedRow {
     let between_hosts = path != Path::Shm;
     let candidates = programs.into_iter().map(|program| Measurement {
         program,
@@ -151,7 +151,7 @@ fn wanted(system: &'static str, path: Path, programs: Vec<Program>) -> Wanted {
         conditions: Conditions::default(),
         congestion: None,
     });
-    Wanted {
+    PlannedRow {
         system,
         path,
         candidates: candidates.collect(),
@@ -179,7 +179,7 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
             .to_vec(),
         (Metric::Stream, Path::Shm) if size >= STREAM_LIMIT_MIN => shm_streams(),
         (Metric::Stream, Path::Packet) if size >= STREAM_LIMIT_MIN => {
-            vec![Program::PacketFlow(Cargo::Pieces)]
+            vec![Program::PacketFlow(Payload::Pieces)]
         }
         (Metric::Stream, Path::Udp) if size >= STREAM_LIMIT_MIN => [Gather::List, Gather::Copy]
             .into_iter()
@@ -188,7 +188,7 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
             })
             .collect(),
         (Metric::Stream, Path::Stream) if size >= STREAM_LIMIT_MIN => {
-            vec![Program::TcpLent, Program::TcpStream(Wait::Spin)]
+            vec![Program::TcpZeroCopy, Program::TcpStream(Wait::Spin)]
         }
         (Metric::Rate, Path::Shm) if size == 8 => {
             vec![
@@ -196,8 +196,8 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
                 Program::ShmRate(Publish::Batch),
             ]
         }
-        (Metric::Rate, Path::Packet) if size == 8 => vec![Program::PacketFlow(Cargo::Full)],
-        (Metric::Rate, Path::Udp) if size == 8 => vec![Program::UdpFlow(Cargo::Full)],
+        (Metric::Rate, Path::Packet) if size == 8 => vec![Program::PacketFlow(Payload::Full)],
+        (Metric::Rate, Path::Udp) if size == 8 => vec![Program::UdpFlow(Payload::Full)],
         (Metric::Logp, Path::Packet) if size <= mtu => vec![Program::PacketLogp],
         (Metric::Logp, Path::Udp) if size <= datagram_len(mtu) => vec![Program::UdpLogp],
         (_, Path::Auto) => {
@@ -227,11 +227,11 @@ fn link(metric: Metric, path: Path, size: usize) -> Vec<Program> {
 fn single(metric: Metric, path: Path, size: usize) -> Vec<Program> {
     match (metric, path) {
         (Metric::Stream, Path::Shm) if size < STREAM_LIMIT_MIN => shm_streams(),
-        (Metric::Rate, Path::Packet) if size == 8 => vec![Program::PacketFlow(Cargo::Single)],
-        (Metric::Rate, Path::Udp) if size == 8 => vec![Program::UdpFlow(Cargo::Single)],
+        (Metric::Rate, Path::Packet) if size == 8 => vec![Program::PacketFlow(Payload::Single)],
+        (Metric::Rate, Path::Udp) if size == 8 => vec![Program::UdpFlow(Payload::Single)],
         (Metric::Rate, Path::Auto) if size == 8 => vec![
-            Program::PacketFlow(Cargo::Single),
-            Program::UdpFlow(Cargo::Single),
+            Program::PacketFlow(Payload::Single),
+            Program::UdpFlow(Payload::Single),
         ],
         _ => Vec::new(),
     }
@@ -246,25 +246,25 @@ fn shm_streams() -> Vec<Program> {
 
 /// Returns the rows of an MPI over Portolan and over its own transport. The latter share one
 /// measurement for all paths between hosts.
-fn mpi_rows(mpi: Mpi, metric: Metric, path: Path) -> [Wanted; 2] {
+fn mpi_rows(mpi: Mpi, metric: Metric, path: Path) -> [PlannedRow; 2] {
     let row = |carrier, by| {
         let program = Program::Mpi(mpi, carrier, metric, by);
-        wanted(mpi.system(carrier), path, vec![program])
+        planned(mpi.system(carrier), path, vec![program])
     };
     let own = if path == Path::Shm { path } else { Path::Udp };
     [row(Carrier::Portolan, path), row(Carrier::Own, own)]
 }
 
 /// Returns the row of another library. All paths between hosts share one measurement.
-fn competitor_row(versus: Versus, metric: Metric, path: Path) -> Option<Wanted> {
+fn competitor_row(versus: Versus, metric: Metric, path: Path) -> Option<PlannedRow> {
     let competitor = versus.competitor()?;
     let by = if path == Path::Shm { path } else { Path::Udp };
     let program = Program::Competitor(competitor, metric, by);
-    let has_row = Competitor::has(metric) && competitor.takes(path);
-    has_row.then(|| wanted(competitor.system(), path, vec![program]))
+    let has_row = Competitor::measures(metric) && competitor.supports(path);
+    has_row.then(|| planned(competitor.system(), path, vec![program]))
 }
 
-fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
+fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<PlannedRow> {
     let row = |conditions: Conditions| {
         let programs = if conditions.loss_ppm > 0 {
             // The network drops single segments, or whole bursts with offload. Either may suit TCP
@@ -275,7 +275,7 @@ fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
         } else {
             tcp(metric)
         };
-        wanted("tcp", path, programs)
+        planned("tcp", path, programs)
             .with_each_congestion(args)
             .under(conditions)
     };
@@ -314,7 +314,7 @@ mod tests {
         args: BenchArgs,
     }
 
-    fn plan(line: &str, size: usize) -> Vec<Wanted> {
+    fn plan(line: &str, size: usize) -> Vec<PlannedRow> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         let args = Line::try_parse_from(words).expect("valid").args;
         rows(&args, args.metrics[0], size, 1500)
@@ -387,13 +387,17 @@ mod tests {
     fn stream_limit_is_plain_tcp_with_or_without_zero_copy() {
         let rows = plan("stream --path stream --limits --vs tcp", 64 << 10);
         let limit = rows.iter().find(|row| row.system == "limit").expect("one");
-        for program in [Program::TcpLent, Program::TcpStream(Wait::Spin)] {
+        for program in [Program::TcpZeroCopy, Program::TcpStream(Wait::Spin)] {
             let ways = limit.candidates.iter().filter(|m| m.program == program);
             assert_eq!(ways.count(), Congestion::offered(false).len());
         }
         // Only the usual `write` competes; zero-copy sends do not.
         let tcp = rows.iter().find(|row| row.system == "tcp").expect("one");
-        assert!(tcp.candidates.iter().all(|m| m.program != Program::TcpLent));
+        assert!(
+            tcp.candidates
+                .iter()
+                .all(|m| m.program != Program::TcpZeroCopy)
+        );
         let short = plan("stream --path stream --limits", 8 << 10);
         assert!(short.iter().all(|row| row.system != "limit"));
     }
@@ -409,8 +413,8 @@ mod tests {
         assert_eq!(
             programs,
             [
-                Program::PacketFlow(Cargo::Full),
-                Program::UdpFlow(Cargo::Full)
+                Program::PacketFlow(Payload::Full),
+                Program::UdpFlow(Payload::Full)
             ]
         );
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counters of the ranks of a Portolan row, and their transfer to rank 0.
 
+use crate::costs::Costs;
 use crate::cpu::Meter;
-use crate::effort::Costs;
 use crate::extra::Account;
 use anyhow::{Context, Result};
 use portolan::{Node, Target};
@@ -23,7 +23,7 @@ pub(crate) const FULL_BUFFERS: &str = "lost to full socket buffers";
 pub(crate) fn of(node: &Node, meter: &Meter) -> Account {
     Account {
         cpu_s_per_gb: meter.s_per_gb(),
-        effort: Costs::default(),
+        costs: Costs::default(),
         counters: counters(node),
     }
 }

@@ -5,16 +5,16 @@
 //! file, because a job's standard output belongs to the launcher.
 
 use crate::args::{Metric, Path};
+use crate::costs::Costs;
 use crate::cpu::Meter;
-use crate::effort::Costs;
-use crate::interfere::Conductor;
+use crate::interfere::Pacer;
 use crate::launcher::{Job, Launcher};
-use crate::measure::{SHM_BATCH, Sample, Turn, drive};
+use crate::measure::{Pass, SHM_BATCH, Sample, drive};
 use crate::pattern::{Flags, stamp, verify};
 use crate::place::{Place, pin};
 use crate::portolan_account;
 use crate::remote::Remote;
-use crate::rows::turn_flags;
+use crate::rows::pass_flags;
 use crate::spec::{Program, Role, Spec, window};
 use crate::worker;
 use crate::{bidir, incast, interfere, loaded, logp};
@@ -27,9 +27,9 @@ use std::os::unix::fs::chown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Ports of messages to the answerer, and of answers back.
+/// Ports of messages to the answerer, and of replies.
 const DATA: u16 = 1;
-const ANSWERS: u16 = 2;
+const REPLIES: u16 = 2;
 
 /// Port of LogP's loops at both ranks.
 const LOOPS: u16 = 7;
@@ -58,15 +58,16 @@ pub(crate) fn run(
     places: &[Place],
     (launcher, remote): (&dyn Launcher, Option<&Remote>),
 ) -> Result<Sample> {
-    let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
+    let result = tempfile::NamedTempFile::new().context("cannot create a file for the result")?;
     if spec.conditions.broker {
-        chown(result.path(), Some(NOBODY), Some(NOBODY)).context("cannot give the result away")?;
+        chown(result.path(), Some(NOBODY), Some(NOBODY))
+            .context("cannot change the owner of the result")?;
     }
     spec.result = Some(result.path().to_path_buf());
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = std::env::current_exe().context("cannot find this program's executable file")?;
     let program = program
         .to_str()
-        .context("this program's own file has a name that is not text")?;
+        .context("the path of this program's file is not UTF-8")?;
     let mut command = vec![program.to_owned()];
     command.extend(worker::arguments(spec)?);
     let mut options = options(spec, path);
@@ -83,7 +84,7 @@ pub(crate) fn run(
         lasts: worker::lasts(spec.pace),
     })?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
-    serde_json::from_str(&text).context("rank 0 left no result")
+    serde_json::from_str(&text).context("rank 0 wrote no valid result")
 }
 
 /// Returns the options of a job. A row of one path uses only that path.
@@ -110,7 +111,7 @@ pub(crate) fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
 /// A message was wrong, the other rank has failed, or the result cannot be written.
 pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
     if spec.conditions.broker {
-        become_nobody().context("cannot become a user without privilege")?;
+        become_nobody().context("cannot drop privileges")?;
     }
     let mut node = Node::join()?;
     let expected = ranks(spec, metric);
@@ -161,38 +162,38 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
         Metric::Stream => send_stream(node, spec),
         Metric::Rate => send_rate(node, spec),
         Metric::Bidir => {
-            node.open(ANSWERS, PortConfig::default())?;
+            node.open(REPLIES, PortConfig::default())?;
             bidir::measure(node, spec)
         }
         Metric::Logp => logp::measure(&mut Loops::open(node)?, spec),
         Metric::Loaded => {
-            node.open(ANSWERS, PortConfig::default())?;
+            node.open(REPLIES, PortConfig::default())?;
             loaded::measure(node, spec)
         }
         Metric::Incast => incast::receive(node, spec),
     }?;
     let own = portolan_account::of(node, &Meter::default()).counters;
     if !spec.calls {
-        sample.extra.effort = Costs::default();
+        sample.extra.costs = Costs::default();
     }
     if metric == Metric::Incast {
         sample.add("receiver", own);
     } else {
-        sample.take(portolan_account::receive(node, 1, ANSWERS)?);
+        sample.take(portolan_account::receive(node, 1, REPLIES)?);
         sample.add("sender", own);
     }
-    leave(spec, &sample)
+    write_result(spec, &sample)
 }
 
 /// Writes rank 0's sample to the file of the request.
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn leave(spec: &Spec, sample: &Sample) -> Result<()> {
+pub(crate) fn write_result(spec: &Spec, sample: &Sample) -> Result<()> {
     let path = spec
         .result
         .as_ref()
-        .context("nobody said where the result goes")?;
+        .context("the specification names no file for the result")?;
     fs::write(path, serde_json::to_vec(sample)?)
         .with_context(|| format!("cannot write the result to {}", path.display()))
 }
@@ -210,7 +211,7 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
         Metric::Rate => receive_rate(node, spec),
         Metric::Bidir => {
             let bytes = 2 * window(spec.size) * spec.size as u64;
-            bidir::answer(node, spec, || meter.turn(bytes)).map(|()| 0)
+            bidir::answer(node, spec, || meter.pass(bytes)).map(|()| 0)
         }
         Metric::Logp => logp::answer(&mut Loops::open(node)?, spec).map(|()| 0),
         Metric::Loaded => loaded::answer(node).map(|()| 0),
@@ -219,7 +220,7 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     let effort = Usage::of_this_thread().since(&before);
     let mut account = portolan_account::of(node, &meter);
     if spec.calls && messages > 0 {
-        account.effort = Costs::of("receiver", &effort, messages);
+        account.costs = Costs::of("receiver", &effort, messages);
     }
     if let Some(foreign) = foreign {
         let (foreign, stream) = (foreign.load(Relaxed), meter.bytes() / spec.size as u64);
@@ -228,7 +229,7 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
             .counters
             .insert("datagrams".into(), stream * interfere::datagrams(spec));
     }
-    portolan_account::send(node, Target::new(0, ANSWERS), &account)
+    portolan_account::send(node, Target::new(0, REPLIES), &account)
 }
 
 /// One rank's end of LogP's loops.
@@ -246,7 +247,7 @@ impl<'a> Loops<'a> {
     }
 }
 
-impl logp::Talk for Loops<'_> {
+impl logp::Endpoint for Loops<'_> {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
         Ok(self.node.send(self.peer, message)?)
@@ -281,26 +282,26 @@ impl logp::Talk for Loops<'_> {
 }
 
 fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
-    node.open(ANSWERS, PortConfig::default())?;
+    node.open(REPLIES, PortConfig::default())?;
     node.barrier()?;
     let mut tx = Region::new(spec.size.max(1))?;
     let mut rx = Region::new(spec.size.max(1))?;
     let mut seq = 0;
     let messages = if uses_memory(spec) { SHM_BATCH } else { 1 };
-    drive(spec.pace, Turn::round_trips(messages), |last| {
+    drive(spec.pace, Pass::round_trips(messages), |last| {
         for index in 1..=messages {
-            let flags = turn_flags(seq, last && index == messages);
+            let flags = pass_flags(seq, last && index == messages);
             let message = stamped(&mut tx, spec.size, seq, flags);
             node.send(Target::new(1, DATA), message)?;
-            let received = node.recv(ANSWERS, &mut rx)?;
+            let received = node.recv(REPLIES, &mut rx)?;
             ensure!(
                 received.len == message.len(),
-                "an answer of {} bytes",
+                "a reply of {} bytes",
                 received.len
             );
             ensure!(
                 received.len == 0 || verify(&rx, seq)? == flags,
-                "the answer's flags are not the question's"
+                "the reply's flags differ from the request's"
             );
             seq += 1;
         }
@@ -327,7 +328,7 @@ fn answer(node: &mut Node, spec: &Spec) -> Result<u64> {
             "a message of {} bytes",
             received.len
         );
-        node.send(Target::new(0, ANSWERS), message)?;
+        node.send(Target::new(0, REPLIES), message)?;
         seq += 1;
     }
     Ok(seq)
@@ -347,17 +348,17 @@ fn stamped(buffer: &mut [u8], size: usize, seq: u64, flags: Flags) -> &[u8] {
 /// Runs the sender of a stream. As in the bare rows, all sends of a window share one buffer. It is
 /// written only between windows, when no send is pending.
 fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
-    node.open(ANSWERS, PortConfig::default())?;
+    node.open(REPLIES, PortConfig::default())?;
     node.barrier()?;
     let messages = window(spec.size);
     let mut message = Arc::new(Region::new(spec.size)?);
     let mut seq = 0;
     let mut requests = Vec::with_capacity(usize::try_from(messages)?);
-    let mut conductor = Conductor::new(spec);
-    let sample = drive(spec.pace, Turn::one_way(messages), |last| {
+    let mut pacer = Pacer::new(spec);
+    let sample = drive(spec.pace, Pass::one_way(messages), |last| {
         let bytes =
             Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
-        stamp(bytes, seq, turn_flags(seq, last));
+        stamp(bytes, seq, pass_flags(seq, last));
         seq += 1;
         for _ in 0..messages {
             requests.push(node.isend(
@@ -369,11 +370,9 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
             node.wait(request)?;
         }
         await_ack(node)?;
-        conductor
-            .as_mut()
-            .map_or(Ok(()), |conductor| conductor.turn(node))
+        pacer.as_mut().map_or(Ok(()), |pacer| pacer.pass(node))
     })?;
-    if conductor.is_some() {
+    if pacer.is_some() {
         interfere::stop(node)?;
     }
     Ok(sample)
@@ -404,9 +403,9 @@ fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64
             posted.push_back(node.post_recv(DATA, message)?);
         }
         seq += 1;
-        node.send(Target::new(0, ANSWERS), &ACK)?;
+        node.send(Target::new(0, REPLIES), &ACK)?;
         if !flags.last {
-            meter.turn(window(spec.size) * spec.size as u64);
+            meter.pass(window(spec.size) * spec.size as u64);
         }
     }
     Ok(seq * window(spec.size))
@@ -419,21 +418,21 @@ fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64
 pub(crate) fn region_of(completion: Completion) -> Result<Region> {
     let buffer = completion
         .buffer
-        .context("an operation gives its buffer back")?;
+        .context("a completed operation returns its buffer")?;
     buffer
         .into_region()
-        .map_err(|_| anyhow!("an operation gives back what it was given"))
+        .map_err(|_| anyhow!("a completed operation returns its region"))
 }
 
 /// Runs the sender of the message rate: a window of non-blocking sends, then its acknowledgement,
 /// as in `osu_mbw_mr`.
 fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
-    node.open(ANSWERS, PortConfig::default())?;
+    node.open(REPLIES, PortConfig::default())?;
     node.barrier()?;
     let messages = window(spec.size);
     let mut message = vec![0; spec.size];
     let mut number = 0_u64;
-    drive(spec.pace, Turn::one_way(messages), |last| {
+    drive(spec.pace, Pass::one_way(messages), |last| {
         for _ in 0..messages {
             number += 1;
             let mark = number | if last { LAST } else { 0 };
@@ -458,7 +457,7 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<u64> {
         if answer {
             left = messages;
         }
-        if answer && context.send(Target::new(0, ANSWERS), &ACK).is_err() {
+        if answer && context.send(Target::new(0, REPLIES), &ACK).is_err() {
             tally.wrong.store(true, Relaxed);
         }
     })?;
@@ -466,7 +465,7 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<u64> {
     while !seen.complete.load(Relaxed) {
         ensure!(
             !seen.wrong.load(Relaxed),
-            "message {} went wrong",
+            "message {} was wrong",
             seen.number.load(Relaxed)
         );
         node.progress()?;
@@ -503,7 +502,7 @@ impl Tally {
 
 fn await_ack(node: &mut Node) -> Result<()> {
     let mut ack = [0; ACK.len()];
-    let received = node.recv(ANSWERS, &mut ack)?;
+    let received = node.recv(REPLIES, &mut ack)?;
     ensure!(
         received.len == ack.len() && ack == ACK,
         "the acknowledgement is {ack:?}"

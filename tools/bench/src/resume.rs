@@ -2,15 +2,15 @@
 //! Reuse of results from an earlier run.
 
 use crate::args::Metric;
-use crate::plan::Wanted;
+use crate::plan::PlannedRow;
 use crate::remote::ServerHost;
 use crate::schema::{Machine, Report, Row};
 
 /// Reason why a run cannot be resumed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the earlier run had another {what} ({before}, now {now}): figures of both do not belong into \
-     one table; measure anew without --resume"
+    "the earlier run had another {what} ({before}, now {now}): their figures are not comparable; \
+     measure again without --resume"
 )]
 pub struct ResumeError {
     what: &'static str,
@@ -50,20 +50,20 @@ pub(crate) fn check(before: &Machine, now: &Machine) -> Result<(), ResumeError> 
     Ok(())
 }
 
-/// Returns the rows of `report` for `wanted`, with their slower variants, if all of them have all
+/// Returns the rows of `report` for `planned`, with their slower variants, if all of them have all
 /// rounds.
 pub(crate) fn rows(
     report: &Report,
     (metric, size): (Metric, usize),
-    wanted: &[Wanted],
+    planned: &[PlannedRow],
 ) -> Option<(Vec<Row>, Vec<Row>)> {
     let rounds = report.machine.rounds as usize;
     let of_size = |row: &&Row| (row.metric, row.size) == (metric, size);
-    let found = wanted.iter().map(|wanted| {
-        let conditions = wanted.candidates.first()?.conditions;
+    let found = planned.iter().map(|planned| {
+        let conditions = planned.candidates.first()?.conditions;
         let same = |row: &&Row| {
             (row.system.as_str(), row.path, row.conditions)
-                == (wanted.system, wanted.path, conditions)
+                == (planned.system, planned.path, conditions)
         };
         let row = report.results.iter().filter(of_size).find(same)?;
         (row.per_round.len() == rounds).then(|| row.clone())
@@ -82,8 +82,8 @@ mod tests {
     use crate::schema::tests::report;
     use crate::spec::{Intake, Program};
 
-    fn wanted(system: &'static str) -> Wanted {
-        Wanted {
+    fn planned(system: &'static str) -> PlannedRow {
+        PlannedRow {
             system,
             path: Path::Packet,
             candidates: vec![Measurement {
@@ -97,15 +97,15 @@ mod tests {
 
     #[test]
     fn size_is_reused_if_every_row_is_complete() {
-        let of = |report: &Report, size, rows_wanted: &[Wanted]| {
+        let of = |report: &Report, size, rows_wanted: &[PlannedRow]| {
             rows(report, (Metric::Pingpong, size), rows_wanted).map(|(rows, _)| rows.len())
         };
         let mut earlier = report();
-        assert_eq!(of(&earlier, 64, &[wanted("limit")]), Some(1));
-        assert_eq!(of(&earlier, 65, &[wanted("limit")]), None);
-        assert_eq!(of(&earlier, 64, &[wanted("limit"), wanted("tcp")]), None);
+        assert_eq!(of(&earlier, 64, &[planned("limit")]), Some(1));
+        assert_eq!(of(&earlier, 65, &[planned("limit")]), None);
+        assert_eq!(of(&earlier, 64, &[planned("limit"), planned("tcp")]), None);
         earlier.results[0].per_round.pop();
-        assert_eq!(of(&earlier, 64, &[wanted("limit")]), None);
+        assert_eq!(of(&earlier, 64, &[planned("limit")]), None);
     }
 
     #[test]

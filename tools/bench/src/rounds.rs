@@ -7,7 +7,7 @@ use crate::cpu::{Cpu, per_gb};
 use crate::extra::Extra;
 use crate::measure::Sample;
 use crate::percentiles::Tail;
-use crate::plan::{Measurement, Wanted, measurements};
+use crate::plan::{Measurement, PlannedRow, measurements};
 use crate::schema::Row;
 use anyhow::Result;
 
@@ -22,18 +22,18 @@ pub(crate) struct Outcome {
     pub(crate) failures: Vec<(Measurement, String)>,
 }
 
-/// Runs all measurements of `wanted` `rounds` times through `measure`. A failed measurement is not
+/// Runs all measurements of `planned` `rounds` times through `measure`. A failed measurement is not
 /// repeated, and its earlier figures are discarded. No further measurement starts once `stopped`
 /// returns true.
 pub(crate) fn run(
-    wanted: &[Wanted],
+    planned: &[PlannedRow],
     (metric, size): (Metric, usize),
     rounds: u32,
     stopped: impl Fn() -> bool,
     mut measure: impl FnMut(&Measurement) -> Result<Sample>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut taken: Vec<(Measurement, Vec<Sample>)> = measurements(wanted)
+    let mut taken: Vec<(Measurement, Vec<Sample>)> = measurements(planned)
         .into_iter()
         .map(|measurement| (measurement, Vec::new()))
         .collect();
@@ -55,7 +55,7 @@ pub(crate) fn run(
         });
     }
     taken.retain(|(_, samples)| !samples.is_empty());
-    for row in wanted {
+    for row in planned {
         let candidates = row.candidates.iter().filter_map(|candidate| {
             let (_, samples) = taken
                 .iter()
@@ -83,7 +83,7 @@ impl Outcome {
 }
 
 fn summarize(
-    row: &Wanted,
+    row: &PlannedRow,
     measurement: &Measurement,
     (metric, size): (Metric, usize),
     samples: &[Sample],
@@ -186,8 +186,8 @@ mod tests {
         }
     }
 
-    fn wanted() -> Vec<Wanted> {
-        let row = |system, programs: &[Program]| Wanted {
+    fn planned() -> Vec<PlannedRow> {
+        let row = |system, programs: &[Program]| PlannedRow {
             system,
             path: Path::Packet,
             candidates: programs.iter().copied().map(measurement).collect(),
@@ -203,7 +203,7 @@ mod tests {
     fn rounds_interleave_and_medians_are_reported() {
         let mut order = Vec::new();
         let outcome = run(
-            &wanted(),
+            &planned(),
             (Metric::Pingpong, 64),
             3,
             || false,
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn stream_limit_is_the_variant_with_more_bytes() {
         let outcome = run(
-            &wanted()[..1],
+            &planned()[..1],
             (Metric::Stream, 1 << 20),
             1,
             || false,
@@ -250,7 +250,7 @@ mod tests {
     fn failing_row_is_reported_once_and_not_repeated() {
         let mut calls = 0;
         let outcome = run(
-            &wanted()[1..],
+            &planned()[1..],
             (Metric::Pingpong, 64),
             3,
             || false,
@@ -276,7 +276,7 @@ mod tests {
         let calls = std::cell::Cell::new(0);
         let stopped = || calls.get() >= 4;
         // A round has three variants. The fourth measurement is interrupted.
-        let outcome = run(&wanted(), (Metric::Pingpong, 64), 3, stopped, |_| {
+        let outcome = run(&planned(), (Metric::Pingpong, 64), 3, stopped, |_| {
             calls.set(calls.get() + 1);
             if calls.get() == 4 {
                 bail!("interrupted")

@@ -48,7 +48,7 @@ pub(crate) fn packet_ring(
     frame_len: usize,
 ) -> Result<(OwnedFd, Ring, [u8; ETHERNET])> {
     let socket = open_packet(end)?;
-    let ring = Ring::new(&socket, frame_len).context("no PACKET_RX_RING here")?;
+    let ring = Ring::new(&socket, frame_len).context("PACKET_RX_RING is not available")?;
     let header = introduce_packet(end, &socket)?;
     Ok((socket, ring, header))
 }
@@ -61,7 +61,10 @@ pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<(Xdp, [u8; ETHERNET])> {
     let interface = end.here().interface;
     let ether_type = ETHER_TYPES[end.spec.role.index()];
     let xdp = Xdp::open(&interface, ether_type, hook == Hook::Native).with_context(|| {
-        format!("cannot open an AF_XDP socket on {interface}; it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")
+        format!(
+            "cannot open an AF_XDP socket on {interface}; it needs CAP_NET_RAW, CAP_NET_ADMIN and \
+             CAP_BPF"
+        )
     })?;
     // Used only for its hardware address.
     let socket = open_packet(end)?;
@@ -83,14 +86,12 @@ fn introduce_packet(end: &mut End, socket: &OwnedFd) -> Result<[u8; ETHERNET]> {
     let interface = end.here().interface;
     bind_packet(socket, &interface, ETHER_TYPES[end.spec.role.index()])
         .with_context(|| format!("cannot bind a raw Ethernet socket to {interface}"))?;
-    let mac = packet_mac(socket.as_fd()).context("cannot learn the hardware address")?;
+    let mac = packet_mac(socket.as_fd()).context("cannot read the hardware address")?;
     let peer = end.exchange(&Offer {
         mac: Some(mac),
         ..Offer::default()
     })?;
-    let peer_mac = peer
-        .mac
-        .context("the other end did not say its hardware address")?;
+    let peer_mac = peer.mac.context("the other end sent no hardware address")?;
     let mut header = [0; ETHERNET];
     header[..6].copy_from_slice(&peer_mac);
     header[6..12].copy_from_slice(&mac);
@@ -123,8 +124,9 @@ pub(crate) fn udp_apart(
     let socket = socket.with_context(|| format!("cannot bind to {}", end.here().addr))?;
     if let Some(len) = segment_len {
         let len = i32::try_from(len)?;
-        setsockopt(&socket, sockopt::UdpGsoSegment, &len).context("no UDP_SEGMENT here")?;
-        setsockopt(&socket, sockopt::UdpGroSegment, &true).context("no UDP_GRO here")?;
+        setsockopt(&socket, sockopt::UdpGsoSegment, &len)
+            .context("UDP_SEGMENT is not available")?;
+        setsockopt(&socket, sockopt::UdpGroSegment, &true).context("UDP_GRO is not available")?;
     }
     // Set before the other end may send, because datagrams that do not fit are lost.
     setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER).context("SO_RCVBUF")?;
@@ -134,7 +136,7 @@ pub(crate) fn udp_apart(
         port: Some(port),
         ..Offer::default()
     })?;
-    let port = peer.port.context("the other end did not say its port")?;
+    let port = peer.port.context("the other end sent no port")?;
     Ok((socket, SocketAddr::new(end.there().addr, port)))
 }
 
@@ -174,13 +176,13 @@ fn connect(to: &SocketAddr) -> Result<TcpStream> {
     /// If a third of the round trips fail, all attempts fail once in about 10,000 times.
     const ATTEMPTS: usize = 8;
     /// Longer than any round trip of a lab or a loopback interface.
-    const PATIENCE: Duration = Duration::from_millis(900);
+    const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
     let ports = portolan::port_range()?;
-    let mut attempt = net::connect_within(*to, ports, PATIENCE);
+    let mut attempt = net::connect_within(*to, ports, CONNECT_TIMEOUT);
     for _ in 1..ATTEMPTS {
         match &attempt {
             Err(error) if error.kind() == ErrorKind::TimedOut => {
-                attempt = net::connect_within(*to, ports, PATIENCE);
+                attempt = net::connect_within(*to, ports, CONNECT_TIMEOUT);
             }
             _ => break,
         }
@@ -193,7 +195,7 @@ fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
     let mut streams = Vec::with_capacity(N);
     if end.drives() {
         let peer = end.exchange(&Offer::default())?;
-        let port = peer.port.context("the other end did not say its port")?;
+        let port = peer.port.context("the other end sent no port")?;
         let to = SocketAddr::new(end.there().addr, port);
         for _ in 0..N {
             streams.push(connect(&to)?);
@@ -212,7 +214,7 @@ fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
             let (stream, from) = listener.accept().context("cannot accept")?;
             ensure!(
                 from.ip() == end.there().addr,
-                "a connection came from {from}: not the other end"
+                "accepted a connection from {from}, not from the other end"
             );
             streams.push(stream);
         }
@@ -226,5 +228,5 @@ fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
     streams
         .try_into()
         .ok()
-        .context("as many connections as asked for")
+        .context("the requested number of connections")
 }

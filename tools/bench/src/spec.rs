@@ -37,19 +37,19 @@ pub(crate) enum Program {
     /// Ping-pong of frames through Portolan's AF_XDP link, without the layers above it.
     XdpLinkPingpong(Hook),
     /// Raw Ethernet frames at the maximum rate.
-    PacketFlow(Cargo),
+    PacketFlow(Payload),
     /// Ping-pong of datagrams.
     UdpPingpong(Aim),
     /// Bulk datagrams with segmentation offload and a header in each datagram.
     UdpStream(Gather, Scatter),
     /// Datagrams at the maximum rate.
-    UdpFlow(Cargo),
+    UdpFlow(Payload),
     /// Ping-pong over TCP.
     TcpPingpong,
     /// Windows of large messages.
     TcpStream(Wait),
     /// Windows of large messages sent with zero-copy.
-    TcpLent,
+    TcpZeroCopy,
     /// Windows of large messages; only the data received within the time counts.
     TcpGoodput(Burst),
     /// Windows of small messages.
@@ -101,7 +101,7 @@ impl Program {
             | Program::UdpLogp => "bare UDP",
             Program::TcpPingpong
             | Program::TcpStream(_)
-            | Program::TcpLent
+            | Program::TcpZeroCopy
             | Program::TcpGoodput(_)
             | Program::TcpRate(_)
             | Program::TcpLoaded(_)
@@ -143,13 +143,13 @@ impl Program {
             Program::ShmStream(Copying::VmRead) => "process_vm_readv",
             Program::ShmRate(Publish::Each) => "published one by one",
             Program::ShmRate(Publish::Batch) => "published in batches",
-            Program::PacketFlow(cargo) => cargo.name("frame"),
-            Program::UdpFlow(cargo) => cargo.name("datagram"),
+            Program::PacketFlow(payload) => payload.name("frame"),
+            Program::UdpFlow(payload) => payload.name("datagram"),
             Program::UdpStream(Gather::List, Scatter::Bounce) => "gather list, bounce buffer",
             Program::UdpStream(Gather::List, Scatter::List) => "gather list, scatter list",
             Program::UdpStream(Gather::Copy, Scatter::Bounce) => "copy, bounce buffer",
             Program::UdpStream(Gather::Copy, Scatter::List) => "copy, scatter list",
-            Program::TcpLent => "spinning, lent pages",
+            Program::TcpZeroCopy => "spinning, zero-copy",
             Program::TcpStream(Wait::Block) => "blocking",
             Program::TcpStream(Wait::Spin) => "spinning",
             Program::TcpGoodput(Burst::Whole) => "spinning",
@@ -220,7 +220,7 @@ pub(crate) enum Publish {
 
 /// Contents of the frames or datagrams of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Cargo {
+pub(crate) enum Payload {
     /// One message.
     Single,
     /// As many messages as fit, each with a header.
@@ -229,14 +229,14 @@ pub(crate) enum Cargo {
     Pieces,
 }
 
-impl Cargo {
+impl Payload {
     fn name(self, unit: &'static str) -> &'static str {
         match (self, unit) {
-            (Cargo::Single, "frame") => "one message per frame",
-            (Cargo::Single, _) => "one message per datagram",
-            (Cargo::Full, "frame") => "full frames",
-            (Cargo::Full, _) => "full datagrams, segmentation offload",
-            (Cargo::Pieces, _) => "one frame a descriptor",
+            (Payload::Single, "frame") => "one message per frame",
+            (Payload::Single, _) => "one message per datagram",
+            (Payload::Full, "frame") => "full frames",
+            (Payload::Full, _) => "full datagrams, segmentation offload",
+            (Payload::Pieces, _) => "one frame a descriptor",
         }
     }
 }
@@ -358,7 +358,7 @@ pub(crate) struct Spec {
 pub(crate) fn window(size: usize) -> u64 {
     /// Window of the OSU micro-benchmarks.
     const MESSAGES_MAX: usize = 64;
-    /// Limits a turn of 1 MB messages to less than 10 ms, so that a round contains enough turns.
+    /// Limits a pass of 1 MB messages to less than 10 ms, so that a round contains enough passes.
     const BYTES_MAX: usize = 16 << 20;
     (BYTES_MAX / size.max(1)).clamp(1, MESSAGES_MAX) as u64
 }

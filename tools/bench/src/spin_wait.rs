@@ -5,24 +5,24 @@ use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
 /// Attempts between two clock reads, so that their cost is negligible.
-const LOOK_EVERY: u32 = 1 << 14;
+const CLOCK_READ_INTERVAL: u32 = 1 << 14;
 
 /// Longest silence before the wait fails. It exceeds any scheduling delay and is short for a user.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Counts unsuccessful attempts.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct SpinWait {
     yielding: bool,
     attempts: u32,
     silent_since: Option<Instant>,
 }
 
-impl Patience {
+impl SpinWait {
     /// Creates a new wait. With `yielding`, each unsuccessful attempt yields the core, for ends
     /// that share one.
     pub(crate) fn new(yielding: bool) -> Self {
-        Patience {
+        SpinWait {
             yielding,
             attempts: 0,
             silent_since: None,
@@ -37,8 +37,8 @@ impl Patience {
     pub(crate) fn wait(&mut self) -> Result<()> {
         self.attempts += 1;
         self.pause();
-        if self.attempts == LOOK_EVERY {
-            self.look()
+        if self.attempts == CLOCK_READ_INTERVAL {
+            self.check_silence()
         } else {
             Ok(())
         }
@@ -54,16 +54,18 @@ impl Patience {
 
     /// Resets the wait after a successful attempt.
     #[inline]
-    pub(crate) fn reward(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.attempts = 0;
         self.silent_since = None;
     }
 
     #[cold]
-    fn look(&mut self) -> Result<()> {
+    fn check_silence(&mut self) -> Result<()> {
         self.attempts = 0;
         if self.silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE_MAX {
-            bail!("the other end was silent for {SILENCE_MAX:?}: it ended, or a message was lost");
+            bail!(
+                "the other end sent nothing for {SILENCE_MAX:?}: it has exited, or a message was lost"
+            );
         }
         Ok(())
     }

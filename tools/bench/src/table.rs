@@ -35,7 +35,7 @@ pub fn render(report: &Report) -> String {
     };
     if report.results.iter().any(noise) {
         text.push_str(
-            "~: not distinguishable, the middle halves of the two systems' rounds overlap\n",
+            "~: not distinguishable, the interquartile ranges of the two systems' rounds overlap\n",
         );
     }
     if let Some(steal) = report
@@ -46,7 +46,7 @@ pub fn render(report: &Report) -> String {
     {
         let _ = writeln!(
             text,
-            "note: the hypervisor gave {steal:.0} % of the processors' time to others meanwhile"
+            "note: the hypervisor gave {steal:.0} % of the processor time to other guests"
         );
     }
     for note in &report.notes {
@@ -94,7 +94,7 @@ fn section(metric: Metric, rows: &[Row]) -> String {
         Metric::Rate => "rate: messages in one direction",
         Metric::Loaded => "loaded: half round trip beside a stream",
         Metric::Incast => "incast: several senders, one receiver",
-        Metric::Bidir => "bidir: both directions at once, added",
+        Metric::Bidir => "bidir: both directions at once, sum",
         Metric::Logp => "logp: half round trip",
     };
     let mut text = format!("\n{title}\n");
@@ -133,7 +133,7 @@ fn section(metric: Metric, rows: &[Row]) -> String {
             ratio(row, "tcp"),
             remarks(row)
         );
-        for line in row.extra.effort.lines() {
+        for line in row.extra.costs.lines() {
             let _ = writeln!(text, "        {line}");
         }
     }
@@ -157,7 +157,7 @@ fn remarks(row: &Row) -> String {
         words.push(format!("{} x {own}", ratio(row, own)));
     }
     if row.size == 0 && row.system != "portolan" {
-        words.push("1 byte, the least".into());
+        words.push("1 byte, the minimum".into());
     }
     if let Some(idle) = &extra.idle {
         words.push(format!(

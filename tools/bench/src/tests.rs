@@ -8,7 +8,7 @@ use crate::end::End;
 use crate::measure::{Pace, Sample};
 use crate::place::Place;
 use crate::spec::{
-    Aim, Burst, Cargo, Chunk, Copying, Gather, Intake, Lines, Program, Publish, Role, Scatter,
+    Aim, Burst, Chunk, Copying, Gather, Intake, Lines, Payload, Program, Publish, Role, Scatter,
     Spec, Wait, Writes,
 };
 use crate::{BenchArgs, share};
@@ -113,10 +113,14 @@ fn packet_rows() {
         check(Program::PacketPingpong(intake), 64);
         check(Program::PacketPingpong(intake), 1500);
     }
-    for cargo in [Cargo::Single, Cargo::Full, Cargo::Pieces] {
+    for payload in [Payload::Single, Payload::Full, Payload::Pieces] {
         check(
-            Program::PacketFlow(cargo),
-            if cargo == Cargo::Pieces { 100_000 } else { 8 },
+            Program::PacketFlow(payload),
+            if payload == Payload::Pieces {
+                100_000
+            } else {
+                8
+            },
         );
     }
 }
@@ -127,8 +131,8 @@ fn udp_rows() {
         check(Program::UdpPingpong(Aim::Connected), size);
         check(Program::UdpPingpong(Aim::Each), size);
     }
-    check(Program::UdpFlow(Cargo::Single), 8);
-    check(Program::UdpFlow(Cargo::Full), 8);
+    check(Program::UdpFlow(Payload::Single), 8);
+    check(Program::UdpFlow(Payload::Full), 8);
 }
 
 #[test]
@@ -146,7 +150,7 @@ fn tcp_rows() {
     for wait in [Wait::Block, Wait::Spin] {
         check(Program::TcpStream(wait), 300_001);
     }
-    check(Program::TcpLent, 300_001);
+    check(Program::TcpZeroCopy, 300_001);
     let goodput = run(Program::TcpGoodput(Burst::Whole), 300_001).expect("works");
     assert!(
         goodput.iterations >= 200 && goodput.msgs_per_s > 0.0,

@@ -116,7 +116,7 @@ fn start(spec: &Spec, role: Role) -> Result<Worker> {
         role,
         ..spec.clone()
     };
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = std::env::current_exe().context("cannot find this program's executable file")?;
     let child = Command::new(program)
         .args(arguments(&spec)?)
         .stdin(Stdio::piped())

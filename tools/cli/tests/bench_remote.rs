@@ -188,12 +188,12 @@ fn a_server_outlives_a_client_that_dies_in_a_row() {
     for row in ["--path udp", "--path udp --vs tcp"] {
         let line = format!("bench pingpong {row} --size 64 --seconds 60 --repeat 1");
         let client = KillOnDrop(server.client(&line).stdout(Stdio::null()).spawn().unwrap());
-        server.says("has begun");
+        server.says("session started");
         // The process of a row at this server: a child, or a child of its agent.
         let own = server.child.0.id();
         wait_until("an end works", || !ends_of(own).is_empty());
         drop(client);
-        server.says("has ended");
+        server.says("session ended");
         wait_until("no end is left", || ends_of(own).is_empty());
     }
     let line = format!("bench pingpong --path udp --vs tcp --size 64 {SHORT}");
@@ -259,16 +259,16 @@ fn one_client_at_a_time_has_the_server() {
     let server = Server::here();
     let line = "bench pingpong --path udp --size 64 --seconds 60 --repeat 1";
     let first = KillOnDrop(server.client(line).stdout(Stdio::null()).spawn().unwrap());
-    server.says("has begun");
+    server.says("session started");
     let second = ended(&mut server.client(line));
     assert_eq!(second.status, 2, "{}", second.err);
     assert!(
-        second.err.contains("127.0.0.1 is measuring"),
+        second.err.contains("127.0.0.1 is using this server"),
         "{}",
         second.err
     );
     drop(first);
-    server.says("has ended");
+    server.says("session ended");
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn who_does_not_know_the_token_is_refused() {
         "{}",
         wrong.err
     );
-    server.says("refused: the token");
+    server.says("rejected: the token");
     let none = ended(server.client(line).env_remove("PORTOLAN_BENCH_TOKEN"));
     assert_eq!(none.status, 2, "{}", none.err);
     assert!(none.err.contains("--token"), "{}", none.err);
@@ -298,7 +298,7 @@ fn another_version_is_refused_by_either_side() {
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert!(
-        said.contains("another version") && said.contains("99.0.0"),
+        said.contains("install the same version") && said.contains("99.0.0"),
         "{said}"
     );
     // A server of another version.
@@ -314,7 +314,7 @@ fn another_version_is_refused_by_either_side() {
     });
     let said = refused_at(port);
     assert!(
-        said.contains("another version") && said.contains("99.0.0"),
+        said.contains("install the same version") && said.contains("99.0.0"),
         "{said}"
     );
     other.join().unwrap();
@@ -350,10 +350,7 @@ fn what_needs_one_host_or_a_lab_is_refused_with_a_client() {
     ] {
         let line = format!("bench {line} --client 127.0.0.1 --token x");
         let said = refused(&line.split(' ').collect::<Vec<_>>());
-        assert!(
-            said.contains("--client") && said.contains("leave"),
-            "{said}"
-        );
+        assert!(said.contains("--client") && said.contains("omit"), "{said}");
     }
     for line in [
         "bench --server pingpong",

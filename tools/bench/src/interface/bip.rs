@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
 use super::Member;
-use crate::logp::Talk;
+use crate::logp::Endpoint;
 use crate::spec::Role;
 use anyhow::{Result, ensure};
 use bip::init::{bip_init, bip_mynode, bip_numnodes};
@@ -37,7 +37,7 @@ fn words(len: usize) -> Result<c_int> {
     Ok(c_int::try_from(len / WORD)?)
 }
 
-impl Talk for Bip {
+impl Endpoint for Bip {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
         let count = words(message.len())?;

@@ -2,8 +2,8 @@
 //! Rows through GM's messages into buffers by size, with or without the options of GM+.
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
-use super::{Member, WORD_LEN_MAX, Words};
-use crate::logp::Talk;
+use super::{CONTROL_LEN_MAX, ControlBuffers, Member};
+use crate::logp::Endpoint;
 use crate::spec::{Role, window};
 use anyhow::{Result, bail, ensure};
 use gm::buffer::gm_provide_receive_buffer_with_tag;
@@ -31,11 +31,11 @@ pub(super) const PLUS: c_uint = GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED;
 const PORT: c_uint = 2;
 
 /// Maximum number of sends in flight. A port has 64 tokens, half of them for low priority.
-const UNDER_WAY_MAX: usize = 24;
+const IN_FLIGHT_MAX: usize = 24;
 
 /// Receive buffers of each size for control messages: one for the current message, and one that the
 /// receiver still uses.
-const WORDS: u64 = 2;
+const CONTROL_BUFFERS: u64 = 2;
 
 /// Port of this process.
 pub(super) struct Gm {
@@ -43,9 +43,9 @@ pub(super) struct Gm {
     node: c_uint,
     /// Bytes of the row's own messages.
     size: usize,
-    words: Words,
-    /// Number of sends in flight. It is boxed because callbacks keep its address.
-    under_way: Box<Cell<usize>>,
+    control: ControlBuffers,
+    /// Number of sends in flight. It is boxed because callbacks store its address.
+    in_flight: Box<Cell<usize>>,
 }
 
 impl Gm {
@@ -60,11 +60,11 @@ impl Gm {
         must(gm_set_port_options(port, options), "gm_set_port_options")?;
         let (mut node, mut last) = (0, 0);
         // SAFETY: both results are written to local variables.
-        let asked = unsafe {
+        let statuses = unsafe {
             let own = gm_get_node_id(port, &raw mut node);
             [own, gm_max_node_id_in_use(port, &raw mut last)]
         };
-        asked
+        statuses
             .into_iter()
             .try_for_each(|status| must(status, "the numbers of nodes"))?;
         ensure!(last == 2, "a row has 2 nodes, not {last}");
@@ -72,16 +72,16 @@ impl Gm {
             port,
             node,
             size,
-            words: Words::default(),
-            under_way: Box::default(),
+            control: ControlBuffers::default(),
+            in_flight: Box::default(),
         };
         let class = class(size);
-        for other in (class_min()..=self::class(WORD_LEN_MAX)).filter(|other| *other != class) {
-            gm.provide(other, WORDS)?;
+        for other in (class_min()..=self::class(CONTROL_LEN_MAX)).filter(|other| *other != class) {
+            gm.provide(other, CONTROL_BUFFERS)?;
         }
         // A window, or the burst of LogP's loops with the message before it, and the control
         // messages.
-        gm.provide(class, window(size) + WORDS)?;
+        gm.provide(class, window(size) + CONTROL_BUFFERS)?;
         Ok(gm)
     }
 
@@ -139,7 +139,7 @@ impl Gm {
 
     /// Waits until at most `most` sends are in flight.
     fn complete(&mut self, most: usize) -> Result<()> {
-        while self.under_way.get() > most {
+        while self.in_flight.get() > most {
             if self.next().is_some() {
                 bail!("a message came before it was due");
             }
@@ -171,25 +171,25 @@ fn must(status: gm_status_t, what: &str) -> Result<()> {
 /// Callback of a completed send.
 unsafe extern "C" fn on_sent(_: *mut gm_port, context: *mut c_void, status: gm_status_t) {
     // SAFETY: `context` is the cell of a `Gm`, which outlives its sends.
-    let under_way = unsafe { &*context.cast::<Cell<usize>>() };
-    under_way.set(under_way.get() - 1);
+    let in_flight = unsafe { &*context.cast::<Cell<usize>>() };
+    in_flight.set(in_flight.get() - 1);
     if status != GM_SUCCESS {
         eprintln!("portolan bench: a send by GM has ended with status {status}");
         std::process::exit(1);
     }
 }
 
-impl Talk for Gm {
+impl Endpoint for Gm {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        self.complete(UNDER_WAY_MAX - 1)?;
-        self.under_way.set(self.under_way.get() + 1);
+        self.complete(IN_FLIGHT_MAX - 1)?;
+        self.in_flight.set(self.in_flight.get() + 1);
         let message = match message.len() == self.size {
             true => message,
-            false => self.words.keep(message),
+            false => self.control.copy(message),
         };
         // SAFETY: the bytes do not change before the peer has answered and so has received them
-        // all. The loop keeps the buffer of its messages, and `words` keeps copies of control
+        // all. The loop keeps the buffer of its messages, and `control` holds copies of control
         // messages. The library only reads them.
         unsafe {
             gm_send_to_peer_with_callback(
@@ -200,7 +200,7 @@ impl Talk for Gm {
                 GM_LOW_PRIORITY,
                 3 - self.node,
                 Some(on_sent),
-                ptr::from_ref(&*self.under_way).cast_mut().cast(),
+                ptr::from_ref(&*self.in_flight).cast_mut().cast(),
             );
         }
         Ok(())

@@ -2,8 +2,8 @@
 //! Rows through VIA's descriptors on a connected VI, with reliable delivery.
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
-use super::{Member, WORD_LEN_MAX, Words};
-use crate::logp::Talk;
+use super::{CONTROL_LEN_MAX, ControlBuffers, Member};
+use crate::logp::Endpoint;
 use crate::spec::{Role, window};
 use anyhow::{Result, ensure};
 use std::ffi::c_void;
@@ -25,7 +25,7 @@ use vipl::work::{VipPostRecv, VipPostSend, VipRecvDone, VipSendDone};
 
 /// Maximum number of sends in flight: more than a single message needs, and fewer than a queue
 /// holds.
-const UNDER_WAY_MAX: usize = 32;
+const IN_FLIGHT_MAX: usize = 32;
 
 /// Receives posted beyond a window: for control messages, and for the message before a burst.
 const SPARE: u64 = 4;
@@ -80,14 +80,14 @@ pub(super) struct Vipl {
     number: u8,
     /// Bytes of the row's own messages.
     size: usize,
-    words: Words,
+    control: ControlBuffers,
     registered: Vec<Registered>,
-    /// Send descriptors, used in turn. The library owns each while its send is in flight.
+    /// Send descriptors, used in pass. The library owns each while its send is in flight.
     sends: Box<[Place]>,
     receives: Box<[Place]>,
     places: Box<[u8]>,
     next: usize,
-    under_way: usize,
+    in_flight: usize,
 }
 
 impl Vipl {
@@ -99,7 +99,7 @@ impl Vipl {
             must(VipOpenNic(c"VINIC".as_ptr(), &raw mut nic), "VipOpenNic")?;
             must(VipCreatePtag(nic, &raw mut ptag), "VipCreatePtag")?;
         }
-        let place_len = size.max(WORD_LEN_MAX);
+        let place_len = size.max(CONTROL_LEN_MAX);
         let attributes = VIP_VI_ATTRIBUTES {
             ReliabilityLevel: u16::try_from(VIP_SERVICE_RELIABLE_DELIVERY)?,
             MaxTransferSize: place_len as u64,
@@ -123,13 +123,13 @@ impl Vipl {
             vi,
             number: 0,
             size,
-            words: Words::default(),
+            control: ControlBuffers::default(),
             registered: Vec::new(),
-            sends: vec![empty; UNDER_WAY_MAX].into(),
+            sends: vec![empty; IN_FLIGHT_MAX].into(),
             receives: vec![empty; receives].into(),
             places: vec![0; receives * place_len].into(),
             next: 0,
-            under_way: 0,
+            in_flight: 0,
         };
         vipl.post_receives(place_len)?;
         vipl.meet()?;
@@ -195,7 +195,7 @@ impl Vipl {
         if self.number == 0 {
             let mut conn = ptr::null_mut();
             // SAFETY: addresses with their own lengths, and a local variable for the result.
-            let asked = unsafe {
+            let status = unsafe {
                 let conn = &raw mut conn;
                 VipConnectWait(
                     self.nic,
@@ -206,16 +206,16 @@ impl Vipl {
                     conn,
                 )
             };
-            must(asked, "VipConnectWait")?;
+            must(status, "VipConnectWait")?;
             return must(VipConnectAccept(conn, self.vi), "VipConnectAccept");
         }
         loop {
             // SAFETY: as above.
-            let answer = unsafe {
+            let status = unsafe {
                 VipConnectRequest(self.vi, own.as_ptr(), other.as_ptr(), forever, none.cast())
             };
-            if answer != VIP_NO_MATCH {
-                return must(answer, "VipConnectRequest");
+            if status != VIP_NO_MATCH {
+                return must(status, "VipConnectRequest");
             }
         }
     }
@@ -223,13 +223,13 @@ impl Vipl {
     /// Waits until at most `most` sends are in flight.
     #[inline]
     fn complete(&mut self, most: usize) -> Result<()> {
-        while self.under_way > most {
+        while self.in_flight > most {
             let mut done = ptr::null_mut();
             // SAFETY: a local variable for the result.
             let status = unsafe { VipSendDone(self.vi, &raw mut done) };
             if status != VIP_NOT_DONE {
                 must(status, "a send")?;
-                self.under_way -= 1;
+                self.in_flight -= 1;
             }
         }
         Ok(())
@@ -262,26 +262,26 @@ fn must(status: VIP_RETURN, what: &str) -> Result<()> {
     Ok(())
 }
 
-impl Talk for Vipl {
+impl Endpoint for Vipl {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        self.complete(UNDER_WAY_MAX - 1)?;
+        self.complete(IN_FLIGHT_MAX - 1)?;
         let (at, len) = match message.len() == self.size {
             true => (message.as_ptr(), message.len()),
-            false => (self.words.keep(message).as_ptr(), message.len()),
+            false => (self.control.copy(message).as_ptr(), message.len()),
         };
         let handle = self.register(at, len)?;
         let of_descriptors = self.registered[1].handle;
         let Place(descriptor) = &mut self.sends[self.next];
         fill(descriptor, at.cast_mut(), len, handle)?;
         // SAFETY: the bytes do not change before the peer has answered and so has received them
-        // all. The loop keeps the buffer of its messages, and `words` keeps copies of control
+        // all. The loop keeps the buffer of its messages, and `control` holds copies of control
         // messages. The library only reads them. Descriptors complete in order, so this one is
         // free.
         let posted = unsafe { VipPostSend(self.vi, descriptor, of_descriptors) };
         must(posted, "VipPostSend")?;
-        self.next = (self.next + 1) % UNDER_WAY_MAX;
-        self.under_way += 1;
+        self.next = (self.next + 1) % IN_FLIGHT_MAX;
+        self.in_flight += 1;
         Ok(())
     }
 

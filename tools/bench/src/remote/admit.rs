@@ -25,20 +25,20 @@ pub(crate) enum Kind {
     Rank,
 }
 
-/// Returns the answering end of the row `told` at `here`, for a client at `client`.
+/// Returns the answering end of the row `requested` at `here`, for a client at `client`.
 ///
 /// # Errors
 /// A sentence with the reason for the refusal.
 pub(crate) fn admit(
-    told: &Spec,
+    requested: &Spec,
     kind: Kind,
     client: IpAddr,
     here: &Place,
 ) -> Result<Spec, &'static str> {
-    if kind_of(told.program)? != kind {
+    if kind_of(requested.program)? != kind {
         return Err(
-            "a row of Portolan's own has a rank at the server, any other a process: use the same version at both \
-             hosts",
+            "a Portolan row runs a rank at the server, any other row a process: use the same version \
+             on both hosts",
         );
     }
     let Conditions {
@@ -46,36 +46,34 @@ pub(crate) fn admit(
         loss_ppm,
         interfere,
         ..
-    } = told.conditions;
+    } = requested.conditions;
     if loss_ppm > 0 {
-        return Err(
-            "a server loses no frames on purpose: measure --loss in a lab, without --client",
-        );
+        return Err("a server cannot drop frames: measure --loss in a lab, without --client");
     }
     if interfere > 0 {
         return Err(
-            "a server puts no other frames in between: measure --interfere in a lab, without --client",
+            "a server cannot send foreign datagrams: measure --interfere in a lab, without --client",
         );
     }
     if broker {
-        return Err("a server starts no broker: measure --broker in a lab, without --client");
+        return Err("a server cannot start a broker: measure --broker in a lab, without --client");
     }
-    let lasts = match told.pace {
+    let lasts = match requested.pace {
         Pace::Seconds(seconds) => seconds > 0.0 && seconds <= SECONDS_MAX,
         // The end itself limits this time.
         Pace::Iterations(count) => count > 0,
     };
     if !lasts {
         return Err(
-            "a row lasts more than nothing and 3600 seconds at most: ask for --seconds or --iterations between",
+            "a row lasts more than 0 and at most 3600 seconds: choose --seconds or --iterations accordingly",
         );
     }
-    if told.size > SIZE_MAX {
-        return Err("a message has 1 GiB at most: ask for a smaller --size");
+    if requested.size > SIZE_MAX {
+        return Err("a message has at most 1 GiB: choose a smaller --size");
     }
-    if !MTUS.contains(&told.mtu) {
+    if !MTUS.contains(&requested.mtu) {
         return Err(
-            "the smaller MTU of the two hosts is none of IP's, 576 to 65535: set that of their interfaces",
+            "the smaller MTU of the two hosts is outside 576 to 65535: change the MTU of their interfaces",
         );
     }
     Ok(Spec {
@@ -86,7 +84,7 @@ pub(crate) fn admit(
         program_file: None,
         shared: None,
         result: None,
-        ..told.clone()
+        ..requested.clone()
     })
 }
 
@@ -103,9 +101,9 @@ fn kind_of(program: Program) -> Result<Kind, &'static str> {
         | Program::ShmPingpong(_)
         | Program::ShmStream(_)
         | Program::ShmRate(_)
-        | Program::Competitor(_, _, Path::Shm) => Err(
-            "rows through shared memory are within one host: measure --path shm without --client",
-        ),
+        | Program::Competitor(_, _, Path::Shm) => {
+            Err("rows over shared memory need a single host: measure --path shm without --client")
+        }
         Program::Mpi(..) => Err("rows of MPI programs need a lab: measure --mpi without --client"),
         Program::Competitor(..)
         | Program::PacketPingpong(_)
@@ -117,7 +115,7 @@ fn kind_of(program: Program) -> Result<Kind, &'static str> {
         | Program::UdpFlow(_)
         | Program::TcpPingpong
         | Program::TcpStream(_)
-        | Program::TcpLent
+        | Program::TcpZeroCopy
         | Program::TcpGoodput(_)
         | Program::TcpRate(_)
         | Program::TcpLoaded(_)
@@ -135,20 +133,20 @@ mod tests {
     use crate::tests::spec;
     use std::path::PathBuf;
 
-    fn admitted(told: &Spec, kind: Kind) -> Result<Spec, &'static str> {
+    fn admitted(requested: &Spec, kind: Kind) -> Result<Spec, &'static str> {
         let client = IpAddr::from([10, 0, 0, 2]);
-        admit(told, kind, client, &Place::loopback())
+        admit(requested, kind, client, &Place::loopback())
     }
 
     #[test]
     fn client_cannot_choose_files_namespaces_or_roles() {
-        let mut told = spec(Program::TcpPingpong, 64);
-        told.shared = Some(PathBuf::from("/etc/passwd"));
-        told.program_file = Some(PathBuf::from("/bin/sh"));
-        told.result = Some(PathBuf::from("/etc/passwd"));
-        told.hosts[1].netns = Some("somebody-else-s".into());
-        told.hosts[1].addr = IpAddr::from([1, 2, 3, 4]);
-        let spec = admitted(&told, Kind::Bare).expect("a row");
+        let mut requested = spec(Program::TcpPingpong, 64);
+        requested.shared = Some(PathBuf::from("/etc/passwd"));
+        requested.program_file = Some(PathBuf::from("/bin/sh"));
+        requested.result = Some(PathBuf::from("/etc/passwd"));
+        requested.hosts[1].netns = Some("somebody-else-s".into());
+        requested.hosts[1].addr = IpAddr::from([1, 2, 3, 4]);
+        let spec = admitted(&requested, Kind::Bare).expect("a row");
         assert_eq!(
             (spec.shared, spec.result, spec.program_file),
             (None, None, None)

@@ -3,7 +3,7 @@
 
 use super::args::{RemoteArgs, TOKEN_VARIABLE};
 use super::handshake::{
-    self, Answer, BUILD, Call, Greeting, PATIENCE, Request, ServerHost, VERSION,
+    self, BUILD, Call, Greeting, LINE_TIMEOUT, Reply, Request, ServerHost, VERSION,
 };
 use super::host;
 use crate::control::Wire;
@@ -23,15 +23,17 @@ use std::sync::Arc;
 pub enum RemoteError {
     /// The server requires a token.
     #[error(
-        "--client needs the server's token: give the one that `portolan bench --server` prints as --token, or \
-         in the variable {TOKEN_VARIABLE}"
+        "--client needs the server's token: specify the one that `portolan bench --server` prints by --token \
+         or in the variable {TOKEN_VARIABLE}"
     )]
     NoToken,
     /// `PORTOLAN_PORTS` is not a valid range.
     #[error(transparent)]
     Setting(#[from] portolan::Error),
     /// The host name cannot be resolved.
-    #[error("--client {host}: no address is known for it ({cause}): give a host's name or address")]
+    #[error(
+        "--client {host}: the name cannot be resolved ({cause}): specify a host name or address"
+    )]
     NoAddress {
         /// Host as the user wrote it.
         host: String,
@@ -40,8 +42,8 @@ pub enum RemoteError {
     },
     /// The connection failed.
     #[error(
-        "--client {host}: nothing answers at TCP port {port} there ({cause}): start `portolan bench \
-         --server` there, and let the port through"
+        "--client {host}: cannot connect to TCP port {port} ({cause}): start `portolan bench \
+         --server` on it, and open the port in its firewall"
     )]
     Unreachable {
         /// Host as the user wrote it.
@@ -53,7 +55,7 @@ pub enum RemoteError {
     },
     /// Another service answers at the port.
     #[error(
-        "--client {host}: no `portolan bench --server` answers at port {port} there ({cause:#}): give its \
+        "--client {host}: the service at port {port} is not `portolan bench --server` ({cause:#}): specify its \
          --port"
     )]
     Foreign {
@@ -66,7 +68,7 @@ pub enum RemoteError {
     },
     /// The versions of client and server differ.
     #[error(
-        "--client {host}: Portolan is of another version there ({there}, here {here}): install the same on \
+        "--client {host}: it has Portolan {there}, this host {here}: install the same version on \
          both hosts"
     )]
     OtherVersion {
@@ -78,7 +80,7 @@ pub enum RemoteError {
         here: String,
     },
     /// The server refuses the request.
-    #[error("--client {host}: the server refuses: {why}")]
+    #[error("--client {host}: the server rejected the request: {why}")]
     Refused {
         /// Host as the user wrote it.
         host: String,
@@ -117,9 +119,13 @@ impl Remote {
         };
         let token = args.given_token().ok_or(RemoteError::NoToken)?;
         let addr = reachable(&called, args.port()?)?;
-        let (held, answer) = call(&called, addr, &token, &Request::Session)?;
-        let Answer::Welcome { session, host } = answer else {
-            return Err(foreign(&called, addr, anyhow::anyhow!("no welcome")));
+        let (held, reply) = call(&called, addr, &token, &Request::Session)?;
+        let Reply::Welcome { session, host } = reply else {
+            return Err(foreign(
+                &called,
+                addr,
+                anyhow::anyhow!("an unexpected reply"),
+            ));
         };
         Ok(Some(Remote {
             called,
@@ -156,12 +162,12 @@ impl Remote {
     /// # Errors
     /// The server has failed, or refuses.
     pub(crate) fn answerer(&self, spec: &Spec) -> Result<Wire> {
-        let stream = self.go(&Request::Bare {
+        let stream = self.start_end(&Request::Bare {
             session: self.session,
             spec: Box::new(spec.clone()),
         })?;
         // The server's end times out earlier and reports the reason.
-        stream.set_read_timeout(Some(lasts(spec.pace) + GRACE + PATIENCE))?;
+        stream.set_read_timeout(Some(lasts(spec.pace) + GRACE + LINE_TIMEOUT))?;
         Ok(Wire::new(stream.try_clone()?, stream))
     }
 
@@ -174,14 +180,14 @@ impl Remote {
             session: self.session,
             spec: Box::new(spec.clone()),
         };
-        self.go(&request).map(Arc::new)
+        self.start_end(&request).map(Arc::new)
     }
 
-    fn go(&self, request: &Request) -> Result<TcpStream> {
-        let (stream, answer) = call(&self.called, self.addr, &self.token, request)?;
-        matches!(answer, Answer::Go)
+    fn start_end(&self, request: &Request) -> Result<TcpStream> {
+        let (stream, reply) = call(&self.called, self.addr, &self.token, request)?;
+        matches!(reply, Reply::Go)
             .then_some(stream)
-            .context("the server misunderstood")
+            .context("the server sent an unexpected reply")
     }
 }
 
@@ -194,7 +200,7 @@ fn reachable(host: &str, port: u16) -> Result<SocketAddr, RemoteError> {
     })?;
     let mut last = io::ErrorKind::NotFound.into();
     for address in addresses {
-        match net::connect_within(address, portolan::port_range()?, PATIENCE) {
+        match net::connect_within(address, portolan::port_range()?, LINE_TIMEOUT) {
             Ok(_) => return Ok(address),
             Err(error) => last = error,
         }
@@ -224,8 +230,8 @@ fn call(
     addr: SocketAddr,
     token: &str,
     request: &Request,
-) -> Result<(TcpStream, Answer), RemoteError> {
-    let stream = net::connect_within(addr, portolan::port_range()?, PATIENCE);
+) -> Result<(TcpStream, Reply), RemoteError> {
+    let stream = net::connect_within(addr, portolan::port_range()?, LINE_TIMEOUT);
     let stream = stream.map_err(|cause| unreachable(host, addr.port(), cause))?;
     let strange = |cause| foreign(host, addr, cause);
     host::keep_alive(&stream).map_err(strange)?;
@@ -246,7 +252,7 @@ fn call(
     };
     handshake::send(&stream, &call).map_err(strange)?;
     match handshake::receive(&stream).map_err(strange)? {
-        Answer::Refused(why) => Err(RemoteError::Refused {
+        Reply::Refused(why) => Err(RemoteError::Refused {
             host: host.to_owned(),
             why,
         }),

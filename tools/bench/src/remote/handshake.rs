@@ -25,7 +25,7 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const BUILD: &str = env!("CARGO_PKG_VERSION");
 
 /// Time limit of each line. It is much longer than a round trip and the start of a process.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const LINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum bytes of a line. A specification takes 600.
 const LINE_LEN_MAX: usize = 16 << 10;
@@ -84,7 +84,7 @@ pub(crate) enum Request {
 /// The server's last line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     /// The session was accepted.
     Welcome {
         /// Number that the client sends with each row.
@@ -141,11 +141,11 @@ pub(crate) fn verify(received: &str, token: &str, nonce: &str) -> bool {
 /// Sends a line.
 ///
 /// # Errors
-/// The connection has failed, or is blocked for [`PATIENCE`].
+/// The connection has failed, or is blocked for [`LINE_TIMEOUT`].
 pub(crate) fn send(mut stream: &TcpStream, message: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(LINE_TIMEOUT))?;
     stream.write_all(&line).context("the connection ended")?;
     Ok(stream.set_write_timeout(None)?)
 }
@@ -153,11 +153,11 @@ pub(crate) fn send(mut stream: &TcpStream, message: &impl Serialize) -> Result<(
 /// Receives a line.
 ///
 /// # Errors
-/// The connection has failed, no line arrives within [`PATIENCE`], or the line is invalid.
+/// The connection has failed, no line arrives within [`LINE_TIMEOUT`], or the line is invalid.
 pub(crate) fn receive<T: DeserializeOwned>(stream: &TcpStream) -> Result<T> {
-    let line = receive_line(stream, Instant::now() + PATIENCE)?;
+    let line = receive_line(stream, Instant::now() + LINE_TIMEOUT)?;
     stream.set_read_timeout(None)?;
-    serde_json::from_slice(&line).context("it sends something else than `portolan bench` does")
+    serde_json::from_slice(&line).context("it does not use the protocol of `portolan bench`")
 }
 
 /// Receives a complete line by `end`. A peer that sends single bytes from time to time does not
@@ -167,7 +167,7 @@ fn receive_line(mut stream: &TcpStream, end: Instant) -> Result<Vec<u8>> {
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            bail!("no whole line came in {} s", PATIENCE.as_secs());
+            bail!("no complete line within {} s", LINE_TIMEOUT.as_secs());
         }
         stream.set_read_timeout(Some(left))?;
         let mut byte = [0];
@@ -177,12 +177,12 @@ fn receive_line(mut stream: &TcpStream, end: Instant) -> Result<Vec<u8>> {
             Ok(_) => line.extend(byte),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                bail!("no whole line came in {} s", PATIENCE.as_secs())
+                bail!("no complete line within {} s", LINE_TIMEOUT.as_secs())
             }
             Err(error) => return Err(error).context("the connection ended"),
         }
         if line.len() > LINE_LEN_MAX {
-            bail!("it sends something else than `portolan bench` does");
+            bail!("it does not use the protocol of `portolan bench`");
         }
     }
 }

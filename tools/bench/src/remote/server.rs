@@ -4,7 +4,7 @@
 
 use super::admit::{Kind, admit};
 use super::args::RemoteArgs;
-use super::handshake::{self, Answer, BUILD, Call, Greeting, Request, VERSION};
+use super::handshake::{self, BUILD, Call, Greeting, Reply, Request, VERSION};
 use super::host;
 use crate::args::{BenchArgs, Path};
 use crate::competitor::Programs;
@@ -30,7 +30,7 @@ const CONNECTIONS_MAX: usize = 32;
 
 /// Interval in milliseconds for detecting that a silent end has exited. The end of the connection
 /// is detected at once.
-const LOOK_MS: u16 = 1000;
+const POLL_MS: u16 = 1000;
 
 /// Bytes of a generated token. 64 bits cannot be guessed over a network, and a user can type them.
 const TOKEN_LEN: usize = 8;
@@ -94,7 +94,7 @@ fn listen(args: &RemoteArgs) -> Result<TcpListener> {
         .collect();
     TcpListener::bind(&addrs[..]).with_context(|| {
         format!(
-            "--server cannot wait at TCP port {port}: give another --port, or the --bind address of this host"
+            "--server cannot listen at TCP port {port}: choose another --port, or a --bind address of this host"
         )
     })
 }
@@ -143,12 +143,12 @@ impl Server<'_> {
                     Ok((stream, client)) => {
                         if self.connections.fetch_add(1, Relaxed) >= CONNECTIONS_MAX {
                             self.connections.fetch_sub(1, Relaxed);
-                            let why = "refused: too many connections at once; try again";
+                            let why = "rejected: too many connections; try again later";
                             self.log(client, why);
                             continue;
                         }
                         scope.spawn(move || {
-                            self.attend(stream, client);
+                            self.serve_connection(stream, client);
                             self.connections.fetch_sub(1, Relaxed);
                         });
                     }
@@ -156,15 +156,15 @@ impl Server<'_> {
                     // exhausted.
                     Err(error) => {
                         self.hosting.log(&format!("a connection was lost: {error}"));
-                        thread::sleep(Duration::from_millis(u64::from(LOOK_MS)));
+                        thread::sleep(Duration::from_millis(u64::from(POLL_MS)));
                     }
                 }
             }
         })
     }
 
-    fn attend(&self, stream: TcpStream, client: SocketAddr) {
-        if let Err(error) = self.try_attend(stream, client) {
+    fn serve_connection(&self, stream: TcpStream, client: SocketAddr) {
+        if let Err(error) = self.try_serve(stream, client) {
             self.log(client, format!("{error:#}"));
         }
     }
@@ -174,7 +174,7 @@ impl Server<'_> {
         self.hosting.log(&format!("client {ip}: {what}"));
     }
 
-    fn try_attend(&self, stream: TcpStream, client: SocketAddr) -> Result<()> {
+    fn try_serve(&self, stream: TcpStream, client: SocketAddr) -> Result<()> {
         host::keep_alive(&stream)?;
         let greeting = Greeting {
             portolan_bench: VERSION,
@@ -188,7 +188,7 @@ impl Server<'_> {
             Err(error) if error.to_string().contains("ended") => return Ok(()),
             Err(error) => return Err(error),
         };
-        match self.understand(&call, &greeting.nonce) {
+        match self.authenticate(&call, &greeting.nonce) {
             Ok(Request::Session) => self.hold(stream, client),
             Ok(Request::Bare { session, spec }) => {
                 self.run(stream, client, (session, Kind::Bare), &spec)
@@ -201,25 +201,26 @@ impl Server<'_> {
     }
 
     /// Returns the request of an authenticated call.
-    fn understand(&self, call: &Call, nonce: &str) -> Result<Request, String> {
+    fn authenticate(&self, call: &Call, nonce: &str) -> Result<Request, String> {
         if (call.portolan_bench, call.build.as_str()) != (VERSION, BUILD) {
             return Err(format!(
-                "Portolan is of another version here ({BUILD}, there {}): install the same on both hosts",
+                "the server has Portolan {BUILD}, the client {}: install the same version on both hosts",
                 call.build
             ));
         }
         if !handshake::verify(&call.mac, &self.token, nonce) {
             return Err(
-                "the token is not this server's: give the one that it printed or was given".into(),
+                "the token is wrong: specify the one that the server printed or was started with"
+                    .into(),
             );
         }
         serde_json::from_value(call.request.clone())
-            .map_err(|error| format!("this request is not understood ({error})"))
+            .map_err(|error| format!("the request is invalid ({error})"))
     }
 
     fn refuse(&self, stream: &TcpStream, client: SocketAddr, why: &str) -> Result<()> {
-        self.log(client, format_args!("refused: {why}"));
-        handshake::send(stream, &Answer::Refused(why.into()))
+        self.log(client, format_args!("rejected: {why}"));
+        handshake::send(stream, &Reply::Refused(why.into()))
     }
 
     /// Reserves the server for a client until the connection ends.
@@ -229,17 +230,17 @@ impl Server<'_> {
         let number = rand::random();
         if let Some(other) = self.begin(Session { number, client }) {
             let ip = other.client.ip().to_canonical();
-            let why = format!("{ip} is measuring with this server now: try again later");
+            let why = format!("{ip} is using this server: try again later");
             return self.refuse(&stream, client, &why);
         }
-        self.log(client, "has begun");
-        let welcome = Answer::Welcome {
+        self.log(client, "session started");
+        let welcome = Reply::Welcome {
             session: number,
             host,
         };
         let ended = handshake::send(&stream, &welcome).map(|()| wait_for_end(&mut stream));
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.log(client, "has ended");
+        self.log(client, "session ended");
         ended
     }
 
@@ -264,13 +265,13 @@ impl Server<'_> {
         stream: TcpStream,
         client: SocketAddr,
         (session, kind): (u64, Kind),
-        told: &Spec,
+        requested: &Spec,
     ) -> Result<()> {
         if !self.is_session(session) {
-            return self.refuse(&stream, client, "the session is over");
+            return self.refuse(&stream, client, "the session has ended");
         }
         let here = host::place(stream.local_addr()?.ip().to_canonical())?;
-        let mut spec = match admit(told, kind, client.ip().to_canonical(), &here) {
+        let mut spec = match admit(requested, kind, client.ip().to_canonical(), &here) {
             Ok(spec) => spec,
             Err(why) => return self.refuse(&stream, client, why),
         };
@@ -281,7 +282,7 @@ impl Server<'_> {
                 Err(error) => return self.refuse(&stream, client, &format!("{error:#}")),
             }
         }
-        handshake::send(&stream, &Answer::Go)?;
+        handshake::send(&stream, &Reply::Go)?;
         match kind {
             Kind::Bare => run_bare(stream, &spec),
             Kind::Rank => self.hosting.serve_rank(&served(&spec)?, stream),
@@ -306,7 +307,7 @@ fn served(spec: &Spec) -> Result<ServedRank> {
 /// Runs the end of a bare row with `stream` as its connection, and kills it when the connection
 /// ends.
 fn run_bare(stream: TcpStream, spec: &Spec) -> Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = std::env::current_exe().context("cannot find this program's executable file")?;
     let mut child = Command::new(program)
         .args(worker::arguments(spec)?)
         .stdin(Stdio::from(OwnedFd::from(stream.try_clone()?)))
@@ -314,19 +315,19 @@ fn run_bare(stream: TcpStream, spec: &Spec) -> Result<()> {
         .spawn()
         .context("cannot start this program as a worker")?;
     let deadline = Instant::now() + lasts(spec.pace) + GRACE;
-    while child.try_wait()?.is_none() && Instant::now() < deadline && !hangs_up(&stream)? {}
+    while child.try_wait()?.is_none() && Instant::now() < deadline && !is_closed(&stream)? {}
     // An error means that the process has already exited.
     let _ = child.kill();
     child.wait()?;
     Ok(())
 }
 
-/// Waits up to [`LOOK_MS`] for the peer to close the connection.
-fn hangs_up(stream: &TcpStream) -> Result<bool> {
+/// Waits up to [`POLL_MS`] for the peer to close the connection.
+fn is_closed(stream: &TcpStream) -> Result<bool> {
     // nix has no name for this flag.
     let hang_up = PollFlags::from_bits_retain(libc::POLLRDHUP);
     let mut polled = [PollFd::new(stream.as_fd(), hang_up)];
-    match poll(&mut polled, PollTimeout::from(LOOK_MS)) {
+    match poll(&mut polled, PollTimeout::from(POLL_MS)) {
         Ok(count) => Ok(count > 0),
         Err(nix::errno::Errno::EINTR) => Ok(false),
         Err(error) => Err(error).context("waiting for a client"),

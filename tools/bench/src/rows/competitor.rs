@@ -8,7 +8,7 @@ use crate::args::{Metric, Path};
 use crate::competitor::Competitor;
 use crate::control::Offer;
 use crate::end::End;
-use crate::measure::{Pace, SHM_BATCH, Sample, Turn, sample_of};
+use crate::measure::{Pace, Pass, SHM_BATCH, Sample, sample_of};
 use crate::spec::window;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -29,11 +29,11 @@ pub(crate) fn run(
     competitor: Competitor,
     (metric, path): (Metric, Path),
 ) -> Result<Option<Sample>> {
-    let turn = turn_of(metric, path, end.spec.size);
-    let times = tempfile::NamedTempFile::new().context("cannot make a file for the times")?;
+    let pass = pass_of(metric, path, end.spec.size);
+    let times = tempfile::NamedTempFile::new().context("cannot create a file for the times")?;
     let mut command = command(end, competitor, path)?;
     command
-        .args(arguments(end, competitor, (metric, path), turn))
+        .args(arguments(end, competitor, (metric, path), pass))
         .arg("-o")
         .arg(times.path())
         .stdin(Stdio::piped())
@@ -50,7 +50,7 @@ pub(crate) fn run(
     if !end.drives() {
         return Ok(None);
     }
-    sample(turn, times.path()).map(Some)
+    sample(pass, times.path()).map(Some)
 }
 
 /// The library's program, which is killed on drop so that it is not left spinning.
@@ -61,16 +61,16 @@ impl Program {
     fn end(&mut self) -> Result<()> {
         // A program that still waits for an address reads end of file.
         drop(self.0.stdin.take());
-        let mut said = String::new();
+        let mut errors_text = String::new();
         if let Some(mut errors) = self.0.stderr.take() {
             // Output that is not valid UTF-8 is ignored.
-            let _ = errors.read_to_string(&mut said);
+            let _ = errors.read_to_string(&mut errors_text);
         }
         let status = self.0.wait()?;
         if status.success() {
             return Ok(());
         }
-        let line = said.lines().rfind(|line| !line.trim().is_empty());
+        let line = errors_text.lines().rfind(|line| !line.trim().is_empty());
         bail!("{}", line.map_or_else(|| status.to_string(), str::to_owned))
     }
 }
@@ -83,11 +83,11 @@ impl Drop for Program {
     }
 }
 
-fn turn_of(metric: Metric, path: Path, size: usize) -> Turn {
+fn pass_of(metric: Metric, path: Path, size: usize) -> Pass {
     match (metric, path) {
-        (Metric::Pingpong, Path::Shm) => Turn::round_trips(SHM_BATCH),
-        (Metric::Pingpong, _) => Turn::round_trips(1),
-        _ => Turn::one_way(window(size)),
+        (Metric::Pingpong, Path::Shm) => Pass::round_trips(SHM_BATCH),
+        (Metric::Pingpong, _) => Pass::round_trips(1),
+        _ => Pass::one_way(window(size)),
     }
 }
 
@@ -95,7 +95,7 @@ fn turn_of(metric: Metric, path: Path, size: usize) -> Turn {
 /// searches for interfaces.
 fn command(end: &End, competitor: Competitor, path: Path) -> Result<Command> {
     let file = end.spec.program_file.as_ref();
-    let file = file.context("nobody has built the library's program")?;
+    let file = file.context("the library's program was not built")?;
     let here = end.here();
     let mut command = match &here.netns {
         Some(netns) => {
@@ -113,14 +113,14 @@ fn arguments(
     end: &End,
     competitor: Competitor,
     (metric, path): (Metric, Path),
-    turn: Turn,
+    pass: Pass,
 ) -> Vec<String> {
     let role = if end.drives() { "drive" } else { "answer" };
-    let word = match metric {
+    let mode = match metric {
         Metric::Pingpong => "latency",
         _ => "window",
     };
-    let messages = turn.messages.to_string();
+    let messages = pass.messages.to_string();
     let (batch, window) = match metric {
         Metric::Pingpong => (messages, "1".into()),
         _ => ("1".into(), messages),
@@ -128,7 +128,7 @@ fn arguments(
     let size = end.spec.size.to_string();
     let mut args = [
         role,
-        word,
+        mode,
         "-m",
         &size,
         "-b",
@@ -146,8 +146,8 @@ fn arguments(
     args.extend(match end.spec.pace {
         Pace::Seconds(seconds) => ["-t".into(), seconds.to_string()],
         Pace::Iterations(count) => {
-            let turns = count.div_ceil(turn.messages).max(1);
-            ["-n".into(), turns.to_string()]
+            let passes = count.div_ceil(pass.messages).max(1);
+            ["-n".into(), passes.to_string()]
         }
     });
     args
@@ -158,26 +158,31 @@ fn introduce(end: &mut End, child: &mut Child) -> Result<()> {
     let output = child.stdout.as_mut().context("the program has no output")?;
     let mut name = String::new();
     BufReader::new(output.take(NAME_LEN_MAX)).read_line(&mut name)?;
-    ensure!(name.ends_with('\n'), "the library's program says no name");
+    ensure!(
+        name.ends_with('\n'),
+        "the library's program printed no address"
+    );
     let other = end.exchange(&Offer {
         name: Some(name.trim().to_owned()),
         ..Offer::default()
     })?;
-    let other = other.name.context("the other end's program has no name")?;
+    let other = other
+        .name
+        .context("the other end's program has no address")?;
     ensure!(
         other.bytes().all(|byte| byte.is_ascii_hexdigit()),
-        "the other end's name is none"
+        "the other end's address is invalid"
     );
     let input = child.stdin.as_mut().context("the program has no input")?;
-    writeln!(input, "{other}").context("the library's program is gone")
+    writeln!(input, "{other}").context("the library's program has exited")
 }
 
-fn sample(turn: Turn, file: &FilePath) -> Result<Sample> {
+fn sample(pass: Pass, file: &FilePath) -> Result<Sample> {
     let text = fs::read_to_string(file).context("cannot read the times")?;
-    let turns = text
+    let passes = text
         .lines()
-        .map(|line| line.parse::<u64>().context("a time is no number"));
-    let turns = turns.collect::<Result<Vec<u64>>>()?;
-    ensure!(!turns.is_empty(), "the driving program left no times");
-    sample_of(turn, &turns)
+        .map(|line| line.parse::<u64>().context("a time is not a number"));
+    let passes = passes.collect::<Result<Vec<u64>>>()?;
+    ensure!(!passes.is_empty(), "the driving program wrote no times");
+    sample_of(pass, &passes)
 }

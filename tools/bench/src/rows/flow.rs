@@ -5,12 +5,12 @@
 //! A *unit* is the contents of one buffer of a batch: a frame, a datagram, or a 64 KB call with
 //! segmentation offload.
 
-use super::cargo::{Load, Marks, Pieces};
+use super::payload::{Load, Marks, Pieces};
 use crate::end::End;
-use crate::measure::{Sample, Turn};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample};
 use crate::socket::{self, datagram_len, segments_max};
-use crate::spec::Cargo;
+use crate::spec::Payload;
+use crate::spin_wait::SpinWait;
 use crate::sys::{self, Batch};
 use anyhow::{Result, ensure};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,9 +18,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of a record: its length and an 8-byte message.
 const RECORD: usize = 16;
 
-/// Units of a turn of small messages. They take milliseconds, so that the last acknowledgement is
+/// Units of a pass of small messages. They take milliseconds, so that the last acknowledgement is
 /// negligible.
-const TURN_UNITS: u64 = 1024;
+const PASS_UNITS: u64 = 1024;
 
 /// Batch sizes of a flow.
 #[derive(Clone, Copy)]
@@ -57,18 +57,18 @@ const CALLS: Pipeline = Pipeline {
 ///
 /// # Errors
 /// A frame was lost, a payload was wrong, nothing arrived, or the socket cannot be opened.
-pub(crate) fn packet(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
+pub(crate) fn packet(end: &mut End, payload: Payload) -> Result<Option<Sample>> {
     let mtu = end.spec.mtu;
     let size = end.spec.size;
     let (socket, header) = socket::packet(end)?;
     let header = header.as_slice();
-    match cargo {
-        Cargo::Single => Flow::new(end, socket, header, 8, SMALL).run(end, Marks::single()),
-        Cargo::Full => {
+    match payload {
+        Payload::Single => Flow::new(end, socket, header, 8, SMALL).run(end, Marks::single()),
+        Payload::Full => {
             let marks = Marks::records(mtu / RECORD);
             Flow::new(end, socket, header, mtu, LARGE).run(end, marks)
         }
-        Cargo::Pieces => {
+        Payload::Pieces => {
             let pieces = Pieces::new(size, mtu);
             Flow::new(end, socket, header, mtu, LARGE).run(end, pieces)
         }
@@ -79,12 +79,12 @@ pub(crate) fn packet(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
 ///
 /// # Errors
 /// A datagram was lost, a payload was wrong, or nothing arrived.
-pub(crate) fn udp(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
+pub(crate) fn udp(end: &mut End, payload: Payload) -> Result<Option<Sample>> {
     ensure!(
-        cargo != Cargo::Pieces,
-        "large messages have a row of their own"
+        payload != Payload::Pieces,
+        "large messages are measured by another row"
     );
-    if cargo == Cargo::Single {
+    if payload == Payload::Single {
         let socket = socket::udp(end, None)?;
         return Flow::new(end, socket, &[], 8, SMALL).run(end, Marks::single());
     }
@@ -101,7 +101,7 @@ struct Flow {
     header: Vec<u8>,
     batch: Batch,
     pipeline: Pipeline,
-    patience: Patience,
+    spin_wait: SpinWait,
     /// Units sent or received so far.
     count: u64,
     /// Units acknowledged so far.
@@ -124,13 +124,13 @@ impl Flow {
         }
         let ack = [header, &[0; 8]].concat();
         let header = header.to_vec();
-        let patience = end.patience();
+        let spin_wait = end.spin_wait();
         Flow {
             socket,
             header,
             batch,
             pipeline,
-            patience,
+            spin_wait,
             count: 0,
             acknowledged: 0,
             ack,
@@ -138,22 +138,22 @@ impl Flow {
     }
 
     fn run(mut self, end: &mut End, mut load: impl Load) -> Result<Option<Sample>> {
-        let units = load.turn_units().unwrap_or(TURN_UNITS);
+        let units = load.pass_units().unwrap_or(PASS_UNITS);
         if !end.drives() {
-            let bytes = load.turn_messages(units) * end.spec.size as u64;
-            while !self.receive_turn(units, &mut load)? {
-                end.meter.turn(bytes);
+            let bytes = load.pass_messages(units) * end.spec.size as u64;
+            while !self.receive_pass(units, &mut load)? {
+                end.meter.pass(bytes);
             }
             return Ok(None);
         }
-        let messages = load.turn_messages(units);
-        end.measure(Turn::one_way(messages), |last| {
-            self.send_turn(units, last, &mut load)
+        let messages = load.pass_messages(units);
+        end.measure(Pass::one_way(messages), |last| {
+            self.send_pass(units, last, &mut load)
         })
     }
 
-    fn send_turn(&mut self, units: u64, last: bool, load: &mut impl Load) -> Result<()> {
-        load.begin_turn(last);
+    fn send_pass(&mut self, units: u64, last: bool, load: &mut impl Load) -> Result<()> {
+        load.begin_pass(last);
         let end = self.count + units;
         while self.count < end {
             let ready = self.fill(end - self.count, load);
@@ -162,7 +162,7 @@ impl Flow {
             let mut sent = 0;
             while sent < ready {
                 match self.batch.send(self.socket.as_fd(), sent, ready)? {
-                    0 => self.patience.wait()?,
+                    0 => self.spin_wait.wait()?,
                     count => sent += count,
                 }
             }
@@ -191,26 +191,26 @@ impl Flow {
                     let mut word = [0; 8];
                     word.copy_from_slice(&self.ack[header_len..]);
                     self.acknowledged = u64::from_le_bytes(word);
-                    self.patience.reward();
+                    self.spin_wait.reset();
                 }
-                None => self.patience.wait()?,
+                None => self.spin_wait.wait()?,
             }
         }
         Ok(())
     }
 
-    /// Receives a whole turn. Returns true if it was the last.
-    fn receive_turn(&mut self, units: u64, load: &mut impl Load) -> Result<bool> {
+    /// Receives a whole pass. Returns true if it was the last.
+    fn receive_pass(&mut self, units: u64, load: &mut impl Load) -> Result<bool> {
         let end = self.count + units;
         let header_len = self.header.len();
         let mut last = false;
         while self.count < end {
             let received = self.batch.receive(self.socket.as_fd())?;
             if received == 0 {
-                self.patience.wait()?;
+                self.spin_wait.wait()?;
                 continue;
             }
-            self.patience.reward();
+            self.spin_wait.reset();
             for index in 0..received {
                 let frame = self.batch.frame(index, self.batch.received_len(index));
                 ensure!(frame.len() > header_len, "a frame of {} bytes", frame.len());
@@ -229,7 +229,7 @@ impl Flow {
         let header_len = self.header.len();
         self.ack[header_len..].copy_from_slice(&self.count.to_le_bytes());
         while !sys::try_send(self.socket.as_fd(), &self.ack)? {
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
         Ok(())
     }

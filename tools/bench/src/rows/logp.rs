@@ -2,11 +2,11 @@
 //! LogP's loops over bare sockets, with both ends spinning.
 
 use crate::end::End;
-use crate::logp::{self, Talk};
+use crate::logp::{self, Endpoint};
 use crate::measure::Sample;
-use crate::patience::Patience;
 use crate::rows::tcp::{read_spinning, write_spinning};
 use crate::socket::{self, ETHERNET, datagram_len};
+use crate::spin_wait::SpinWait;
 use crate::sys;
 use anyhow::{Result, ensure};
 use std::net::TcpStream;
@@ -19,8 +19,8 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
     let stream = socket::tcp(end)?;
     stream.set_nonblocking(true)?;
-    let patience = end.patience();
-    play(end, &mut Bytes { stream, patience })
+    let spin_wait = end.spin_wait();
+    play(end, &mut Bytes { stream, spin_wait })
 }
 
 /// Runs the loops over connected UDP sockets, with one datagram per message.
@@ -52,29 +52,29 @@ pub(crate) fn packet(end: &mut End) -> Result<Option<Sample>> {
     play(end, &mut Units::new(end, socket, header.to_vec()))
 }
 
-fn play(end: &End, talk: &mut impl Talk) -> Result<Option<Sample>> {
+fn play(end: &End, endpoint: &mut impl Endpoint) -> Result<Option<Sample>> {
     if end.drives() {
-        logp::measure(talk, &end.spec).map(Some)
+        logp::measure(endpoint, &end.spec).map(Some)
     } else {
-        logp::answer(talk, &end.spec)?;
+        logp::answer(endpoint, &end.spec)?;
         Ok(None)
     }
 }
 
 struct Bytes {
     stream: TcpStream,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
-impl Talk for Bytes {
+impl Endpoint for Bytes {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        write_spinning(&mut self.stream, message, &mut self.patience)
+        write_spinning(&mut self.stream, message, &mut self.spin_wait)
     }
 
     #[inline]
     fn receive(&mut self, message: &mut [u8]) -> Result<()> {
-        read_spinning(&mut self.stream, message, &mut self.patience)
+        read_spinning(&mut self.stream, message, &mut self.spin_wait)
     }
 }
 
@@ -85,7 +85,7 @@ struct Units {
     /// Header and message.
     tx: Vec<u8>,
     rx: Vec<u8>,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Units {
@@ -95,18 +95,18 @@ impl Units {
             header_len: header.len(),
             tx: header,
             rx: vec![0; ETHERNET + end.spec.mtu],
-            patience: end.patience(),
+            spin_wait: end.spin_wait(),
         }
     }
 }
 
-impl Talk for Units {
+impl Endpoint for Units {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
         self.tx.truncate(self.header_len);
         self.tx.extend_from_slice(message);
         while !sys::try_send(self.socket.as_fd(), &self.tx)? {
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
         Ok(())
     }
@@ -115,13 +115,16 @@ impl Talk for Units {
     fn receive(&mut self, message: &mut [u8]) -> Result<()> {
         loop {
             if let Some(len) = sys::try_receive(self.socket.as_fd(), &mut self.rx)? {
-                let wanted = self.header_len + message.len();
-                ensure!(len == wanted, "{len} bytes came, not {wanted}");
+                let expected = self.header_len + message.len();
+                ensure!(
+                    len == expected,
+                    "received {len} bytes instead of {expected}"
+                );
                 message.copy_from_slice(&self.rx[self.header_len..len]);
-                self.patience.reward();
+                self.spin_wait.reset();
                 return Ok(());
             }
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::pattern::{Flags, stamp, verify};
 use crate::spec::window;
 use anyhow::{Result, ensure};
 
-/// Flag in the number of a message of the last turn.
+/// Flag in the number of a message of the last pass.
 const LAST: u64 = 1 << 63;
 
 /// Bytes of a small message.
@@ -17,15 +17,15 @@ const HEADER: usize = 24;
 
 /// Fills units at one end and consumes them at the other.
 pub(crate) trait Load {
-    /// Returns the units of a turn, if the load determines them.
-    fn turn_units(&self) -> Option<u64>;
-    /// Returns the messages in a turn of `units` units.
-    fn turn_messages(&self, units: u64) -> u64;
-    /// Begins a turn, possibly the last.
-    fn begin_turn(&mut self, last: bool);
+    /// Returns the units of a pass, if the load determines them.
+    fn pass_units(&self) -> Option<u64>;
+    /// Returns the messages in a pass of `units` units.
+    fn pass_messages(&self, units: u64) -> u64;
+    /// Begins a pass, possibly the last.
+    fn begin_pass(&mut self, last: bool);
     /// Writes the next unit and returns its length.
     fn fill(&mut self, unit: &mut [u8]) -> usize;
-    /// Checks the next unit. Returns true if its turn is the last.
+    /// Checks the next unit. Returns true if its pass is the last.
     fn take(&mut self, unit: &[u8]) -> Result<bool>;
 }
 
@@ -68,7 +68,7 @@ impl Marks {
         let mark = word(message);
         ensure!(
             mark & !LAST == self.number,
-            "message {mark:#x} came instead of {:#x}",
+            "received message {mark:#x} instead of {:#x}",
             self.number
         );
         Ok(mark & LAST != 0)
@@ -76,15 +76,15 @@ impl Marks {
 }
 
 impl Load for Marks {
-    fn turn_units(&self) -> Option<u64> {
+    fn pass_units(&self) -> Option<u64> {
         None
     }
 
-    fn turn_messages(&self, units: u64) -> u64 {
+    fn pass_messages(&self, units: u64) -> u64 {
         units * self.records.max(1) as u64
     }
 
-    fn begin_turn(&mut self, last: bool) {
+    fn begin_pass(&mut self, last: bool) {
         self.last = if last { LAST } else { 0 };
     }
 
@@ -132,9 +132,9 @@ pub(crate) struct Pieces {
     piece: usize,
     /// Completed bytes of the current message.
     filled: usize,
-    /// Completed messages of the current turn.
+    /// Completed messages of the current pass.
     done: u64,
-    turn: u64,
+    pass: u64,
     position: u64,
     last: bool,
 }
@@ -147,7 +147,7 @@ impl Pieces {
             piece: unit_len - HEADER,
             filled: 0,
             done: 0,
-            turn: 0,
+            pass: 0,
             position: 0,
             last: false,
         }
@@ -165,21 +165,21 @@ impl Pieces {
 }
 
 impl Load for Pieces {
-    fn turn_units(&self) -> Option<u64> {
+    fn pass_units(&self) -> Option<u64> {
         Some(window(self.message.len()) * self.message.len().div_ceil(self.piece) as u64)
     }
 
-    fn turn_messages(&self, _units: u64) -> u64 {
+    fn pass_messages(&self, _units: u64) -> u64 {
         window(self.message.len())
     }
 
-    fn begin_turn(&mut self, last: bool) {
+    fn begin_pass(&mut self, last: bool) {
         stamp(
             &mut self.message,
-            self.turn,
-            super::turn_flags(self.turn, last),
+            self.pass,
+            super::pass_flags(self.pass, last),
         );
-        self.turn += 1;
+        self.pass += 1;
     }
 
     #[inline]
@@ -197,7 +197,7 @@ impl Load for Pieces {
         let begins = word(unit);
         ensure!(
             begins == self.position,
-            "byte {} was lost: {begins} came",
+            "byte {} was lost: received byte {begins}",
             self.position
         );
         let piece = &unit[HEADER..];
@@ -207,12 +207,12 @@ impl Load for Pieces {
         );
         self.message[self.filled..][..piece.len()].copy_from_slice(piece);
         if self.advance(piece.len()) {
-            let flags: Flags = verify(&self.message, self.turn)?;
+            let flags: Flags = verify(&self.message, self.pass)?;
             self.last = flags.last;
             self.done += 1;
             if self.done == window(self.message.len()) {
                 self.done = 0;
-                self.turn += 1;
+                self.pass += 1;
             }
         }
         Ok(self.last)
@@ -233,28 +233,28 @@ mod tests {
 
     fn carry(mut sender: impl Load, mut receiver: impl Load, unit_len: usize, units: u64) -> bool {
         let mut last = false;
-        for turn_is_last in [false, true] {
-            sender.begin_turn(turn_is_last);
+        for pass_is_last in [false, true] {
+            sender.begin_pass(pass_is_last);
             for _ in 0..units {
                 let mut unit = vec![0xa5; unit_len];
                 let len = sender.fill(&mut unit);
                 last = receiver.take(&unit[..len]).expect("intact");
             }
-            assert_eq!(last, turn_is_last);
+            assert_eq!(last, pass_is_last);
         }
         last
     }
 
     #[test]
-    fn marks_arrive_and_mark_the_last_iteration() {
+    fn marks_arrive_and_mark_the_last_pass() {
         assert!(carry(Marks::single(), Marks::single(), 8, 5));
         assert!(carry(Marks::records(3), Marks::records(3), 50, 5));
     }
 
     #[test]
-    fn pieces_arrive_and_mark_the_last_iteration() {
+    fn pieces_arrive_and_mark_the_last_pass() {
         let (sender, receiver) = (Pieces::new(5000, 1500), Pieces::new(5000, 1500));
-        let units = sender.turn_units().expect("its own");
+        let units = sender.pass_units().expect("its own");
         assert_eq!(units, 64 * 4);
         assert!(carry(sender, receiver, 1500, units));
     }
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn lost_unit_is_detected() {
         let (mut sender, mut receiver) = (Marks::records(2), Marks::records(2));
-        sender.begin_turn(false);
+        sender.begin_pass(false);
         let mut unit = [0; 32];
         sender.fill(&mut unit);
         sender.fill(&mut unit);

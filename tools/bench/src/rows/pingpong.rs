@@ -2,11 +2,11 @@
 //! Ping-pong through a socket, with both ends spinning.
 
 use crate::end::End;
-use crate::measure::{Sample, Turn};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample};
 use crate::pattern::{Flags, stamp, verify};
 use crate::socket::{self, ETHERNET, datagram_len, segments_max};
 use crate::spec::{Aim, Hook, Intake};
+use crate::spin_wait::SpinWait;
 use crate::sys::{self, Ring, Xdp};
 use anyhow::{Result, ensure};
 use nix::sys::socket::SockaddrStorage;
@@ -38,7 +38,7 @@ pub(crate) fn packet(end: &mut End, intake: Intake) -> Result<Option<Sample>> {
     let mut tx = vec![0; ETHERNET + size];
     tx[..ETHERNET].copy_from_slice(&header);
     let rx = vec![0; ETHERNET + size];
-    let patience = end.patience();
+    let spin_wait = end.spin_wait();
     play(
         end,
         Frames {
@@ -46,7 +46,7 @@ pub(crate) fn packet(end: &mut End, intake: Intake) -> Result<Option<Sample>> {
             ring,
             tx,
             rx,
-            patience,
+            spin_wait,
         },
     )
 }
@@ -63,14 +63,14 @@ pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<Option<Sample>> {
     let mut tx = vec![0; ETHERNET + size];
     tx[..ETHERNET].copy_from_slice(&header);
     let rx = vec![0; ETHERNET + size];
-    let patience = end.patience();
+    let spin_wait = end.spin_wait();
     play(
         end,
         XdpFrames {
             socket,
             tx,
             rx,
-            patience,
+            spin_wait,
         },
     )
 }
@@ -101,7 +101,7 @@ pub(crate) fn udp(end: &mut End, aim: Aim) -> Result<Option<Sample>> {
         tx: Region::new(size)?,
         rx: Region::new(size)?,
         call_len: segment * segments_max(segment),
-        patience: end.patience(),
+        spin_wait: end.spin_wait(),
     };
     play(end, datagrams)
 }
@@ -120,7 +120,7 @@ pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
             stream,
             tx: Region::new(size)?,
             rx: Region::new(size)?,
-            patience: end.patience(),
+            spin_wait: end.spin_wait(),
         },
     )
 }
@@ -145,14 +145,14 @@ pub(super) fn play(end: &End, mut channel: impl Channel) -> Result<Option<Sample
 
 fn serve(end: &End, channel: &mut impl Channel) -> Result<Option<Sample>> {
     let mut seq = 0;
-    end.measure(Turn::round_trips(1), |last| {
-        let flags = super::turn_flags(seq, last);
+    end.measure(Pass::round_trips(1), |last| {
+        let flags = super::pass_flags(seq, last);
         stamp(channel.outbox(), seq, flags);
         channel.send()?;
         let answered = verify(channel.receive()?, seq)?;
         ensure!(
             answered == flags,
-            "the answer's flags are not the question's"
+            "the reply's flags differ from the request's"
         );
         seq += 1;
         Ok(())
@@ -179,7 +179,7 @@ struct Frames {
     /// Header and message.
     tx: Vec<u8>,
     rx: Vec<u8>,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Channel for Frames {
@@ -191,7 +191,7 @@ impl Channel for Frames {
     #[inline]
     fn send(&mut self) -> Result<()> {
         while !sys::try_send(self.socket.as_fd(), &self.tx)? {
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
         Ok(())
     }
@@ -199,20 +199,20 @@ impl Channel for Frames {
     #[inline]
     fn receive(&mut self) -> Result<&[u8]> {
         loop {
-            let got = match &mut self.ring {
+            let received = match &mut self.ring {
                 Some(ring) => ring.try_receive(&mut self.rx),
                 None => sys::try_receive(self.socket.as_fd(), &mut self.rx)?,
             };
-            if let Some(len) = got {
+            if let Some(len) = received {
                 ensure!(
                     len == self.rx.len(),
-                    "a frame of {len} bytes came, not {}",
+                    "received a frame of {len} bytes instead of {}",
                     self.rx.len()
                 );
-                self.patience.reward();
+                self.spin_wait.reset();
                 return Ok(&self.rx[ETHERNET..]);
             }
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
     }
 }
@@ -222,7 +222,7 @@ struct XdpFrames {
     /// Header and message.
     tx: Vec<u8>,
     rx: Vec<u8>,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Channel for XdpFrames {
@@ -234,7 +234,7 @@ impl Channel for XdpFrames {
     #[inline]
     fn send(&mut self) -> Result<()> {
         while !self.socket.try_send(&self.tx)? {
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
         Ok(())
     }
@@ -245,13 +245,13 @@ impl Channel for XdpFrames {
             if let Some(len) = self.socket.try_receive(&mut self.rx) {
                 ensure!(
                     len == self.rx.len(),
-                    "a frame of {len} bytes came, not {}",
+                    "received a frame of {len} bytes instead of {}",
                     self.rx.len()
                 );
-                self.patience.reward();
+                self.spin_wait.reset();
                 return Ok(&self.rx[ETHERNET..]);
             }
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
     }
 }
@@ -264,7 +264,7 @@ struct Datagrams {
     rx: Region,
     /// Maximum bytes per call.
     call_len: usize,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Channel for Datagrams {
@@ -280,7 +280,7 @@ impl Channel for Datagrams {
                 Some(to) => sys::try_send_to(self.socket.as_fd(), call, to)?,
                 None => sys::try_send(self.socket.as_fd(), call)?,
             } {
-                self.patience.wait()?;
+                self.spin_wait.wait()?;
             }
         }
         Ok(())
@@ -293,9 +293,9 @@ impl Channel for Datagrams {
             match sys::try_receive(self.socket.as_fd(), &mut self.rx[received..])? {
                 Some(len) => {
                     received += len;
-                    self.patience.reward();
+                    self.spin_wait.reset();
                 }
-                None => self.patience.wait()?,
+                None => self.spin_wait.wait()?,
             }
         }
         Ok(&self.rx)
@@ -306,7 +306,7 @@ struct Bytes {
     stream: TcpStream,
     tx: Region,
     rx: Region,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Channel for Bytes {
@@ -317,12 +317,12 @@ impl Channel for Bytes {
 
     #[inline]
     fn send(&mut self) -> Result<()> {
-        super::tcp::write_spinning(&mut self.stream, &self.tx, &mut self.patience)
+        super::tcp::write_spinning(&mut self.stream, &self.tx, &mut self.spin_wait)
     }
 
     #[inline]
     fn receive(&mut self) -> Result<&[u8]> {
-        super::tcp::read_spinning(&mut self.stream, &mut self.rx, &mut self.patience)?;
+        super::tcp::read_spinning(&mut self.stream, &mut self.rx, &mut self.spin_wait)?;
         Ok(&self.rx)
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::control::Offer;
 use crate::end::End;
-use crate::measure::{SHM_BATCH, Sample, Turn};
-use crate::patience::Patience;
+use crate::measure::{Pass, SHM_BATCH, Sample};
 use crate::pattern::{Flags, stamp, verify};
 use crate::spec::Lines;
+use crate::spin_wait::SpinWait;
 use crate::sys::SharedMap;
 use anyhow::{Result, ensure};
 use std::sync::atomic::Ordering;
@@ -42,17 +42,17 @@ pub(crate) fn run(end: &mut End, lines: Lines) -> Result<Option<Sample>> {
         0
     };
     let mut ball = Ball::new(&map, bodies, lines, end.drives());
-    let patience = end.patience();
+    let spin_wait = end.spin_wait();
     if end.drives() {
-        serve(end, &mut ball, patience)
+        serve(end, &mut ball, spin_wait)
     } else {
-        answer(&mut ball, patience)
+        answer(&mut ball, spin_wait)
     }
 }
 
-fn serve(end: &End, ball: &mut Ball<'_>, mut patience: Patience) -> Result<Option<Sample>> {
+fn serve(end: &End, ball: &mut Ball<'_>, mut spin_wait: SpinWait) -> Result<Option<Sample>> {
     let mut seq = 0;
-    let shape = Turn::round_trips(SHM_BATCH);
+    let shape = Pass::round_trips(SHM_BATCH);
     end.measure(shape, |last| {
         for index in 0..SHM_BATCH {
             seq += 1;
@@ -65,17 +65,17 @@ fn serve(end: &End, ball: &mut Ball<'_>, mut patience: Patience) -> Result<Optio
             };
             let flags = if flags.last { Flags::LAST } else { flags };
             ball.throw(2 * seq - 1, flags);
-            ball.catch(2 * seq, &mut patience)?;
+            ball.catch(2 * seq, &mut spin_wait)?;
         }
         Ok(())
     })
 }
 
-fn answer(ball: &mut Ball<'_>, mut patience: Patience) -> Result<Option<Sample>> {
+fn answer(ball: &mut Ball<'_>, mut spin_wait: SpinWait) -> Result<Option<Sample>> {
     let mut seq = 0;
     loop {
         seq += 1;
-        let last = ball.catch(2 * seq - 1, &mut patience)?;
+        let last = ball.catch(2 * seq - 1, &mut spin_wait)?;
         let flags = match (seq, last) {
             (_, true) => Flags::LAST,
             (1, false) => Flags::FIRST,
@@ -132,19 +132,19 @@ impl<'a> Ball<'a> {
 
     /// Waits for message `number`. Returns true if it is the last.
     #[inline]
-    fn catch(&mut self, number: u64, patience: &mut Patience) -> Result<bool> {
+    fn catch(&mut self, number: u64, spin_wait: &mut SpinWait) -> Result<bool> {
         loop {
             // SYNC: ball-word; pairs with the store in `throw`.
             let word = self.map.word(self.theirs).load(Ordering::Acquire);
             if word & !LAST == number {
-                patience.reward();
+                spin_wait.reset();
                 return self.open(word, number);
             }
             ensure!(
                 word & !LAST < number,
-                "word {word:#x} came before {number:#x}"
+                "received word {word:#x} before {number:#x}"
             );
-            patience.wait()?;
+            spin_wait.wait()?;
         }
     }
 
@@ -156,7 +156,7 @@ impl<'a> Ball<'a> {
             let flags = verify(&self.message, number)?;
             ensure!(
                 flags.last == last,
-                "payload and word disagree about the end"
+                "payload and word differ in the last flag"
             );
         }
         Ok(last)

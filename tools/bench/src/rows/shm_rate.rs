@@ -3,9 +3,9 @@
 
 use crate::control::Offer;
 use crate::end::End;
-use crate::measure::{Sample, Turn};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample};
 use crate::spec::Publish;
+use crate::spin_wait::SpinWait;
 use crate::sys::SharedMap;
 use anyhow::{Result, ensure};
 use std::sync::atomic::Ordering;
@@ -18,9 +18,9 @@ const RECORD: usize = 16;
 const RECORDS: u64 = 4096;
 /// Records per batch, as many as the windows of other systems.
 const BATCH: u64 = 64;
-/// Records of a turn. They take hundreds of microseconds, so that the acknowledgement is
+/// Records of a pass. They take hundreds of microseconds, so that the acknowledgement is
 /// negligible.
-const TURN: u64 = 16 * 1024;
+const PASS_RECORDS: u64 = 16 * 1024;
 /// Flag in the last message.
 const LAST: u64 = 1 << 63;
 
@@ -42,12 +42,12 @@ pub(crate) fn run(end: &mut End, publish: Publish) -> Result<Option<Sample>> {
     end.exchange(&Offer::default())?;
     let mut ring = Ring {
         map: &map,
-        patience: end.patience(),
+        spin_wait: end.spin_wait(),
         count: 0,
-        known: 0,
+        peer_count: 0,
     };
     if end.drives() {
-        return end.measure(Turn::one_way(TURN), |last| match publish {
+        return end.measure(Pass::one_way(PASS_RECORDS), |last| match publish {
             Publish::Each => ring.produce_each(last),
             Publish::Batch => ring.produce_batches(last),
         });
@@ -61,21 +61,21 @@ pub(crate) fn run(end: &mut End, publish: Publish) -> Result<Option<Sample>> {
 
 struct Ring<'a> {
     map: &'a SharedMap,
-    patience: Patience,
+    spin_wait: SpinWait,
     /// Records that this end has written or consumed so far.
     count: u64,
     /// Last value read from the other end's counter.
-    known: u64,
+    peer_count: u64,
 }
 
 impl Ring<'_> {
-    /// Writes the records of a turn. Each has its own commit word, the number of the record.
+    /// Writes the records of a pass. Each has its own commit word, the number of the record.
     fn produce_each(&mut self, last: bool) -> Result<()> {
-        for index in 0..TURN {
-            self.await_room()?;
+        for index in 0..PASS_RECORDS {
+            self.await_space()?;
             let off = offset(self.count);
             self.count += 1;
-            let message = mark(self.count, last && index == TURN - 1);
+            let message = mark(self.count, last && index == PASS_RECORDS - 1);
             self.map.word(off + 8).store(message, Ordering::Relaxed);
             // SYNC: record-commit; publishes the message.
             self.map.word(off).store(self.count, Ordering::Release);
@@ -88,13 +88,13 @@ impl Ring<'_> {
             let off = offset(self.count);
             // SYNC: record-commit; pairs with the store in `produce_each`.
             while self.map.word(off).load(Ordering::Acquire) != self.count + 1 {
-                self.patience.wait()?;
+                self.spin_wait.wait()?;
             }
-            self.patience.reward();
+            self.spin_wait.reset();
             self.count += 1;
             let last = self.take(off)?;
-            // Freed after a quarter of the ring, long before the producer runs out of room.
-            if self.count.is_multiple_of(RECORDS / 4) || self.count.is_multiple_of(TURN) {
+            // Freed after a quarter of the ring, long before the producer runs out of space.
+            if self.count.is_multiple_of(RECORDS / 4) || self.count.is_multiple_of(PASS_RECORDS) {
                 self.give_back();
             }
             if last {
@@ -103,15 +103,15 @@ impl Ring<'_> {
         }
     }
 
-    /// Writes the records of a turn. The first word is only the length; a counter publishes whole
+    /// Writes the records of a pass. The first word is only the length; a counter publishes whole
     /// batches.
     fn produce_batches(&mut self, last: bool) -> Result<()> {
-        for batch in 0..TURN / BATCH {
-            self.await_room()?;
+        for batch in 0..PASS_RECORDS / BATCH {
+            self.await_space()?;
             for index in 0..BATCH {
                 let off = offset(self.count);
                 self.count += 1;
-                let final_one = last && batch == TURN / BATCH - 1 && index == BATCH - 1;
+                let final_one = last && batch == PASS_RECORDS / BATCH - 1 && index == BATCH - 1;
                 self.map.word(off).store(MESSAGE as u64, Ordering::Relaxed);
                 self.map
                     .word(off + 8)
@@ -126,15 +126,15 @@ impl Ring<'_> {
     fn consume_batches(&mut self) -> Result<()> {
         loop {
             // SYNC: batch-commit; pairs with the store in `produce_batches`.
-            while self.known == self.count {
-                self.known = self.map.word(WRITTEN).load(Ordering::Acquire);
-                if self.known == self.count {
-                    self.patience.wait()?;
+            while self.peer_count == self.count {
+                self.peer_count = self.map.word(WRITTEN).load(Ordering::Acquire);
+                if self.peer_count == self.count {
+                    self.spin_wait.wait()?;
                 }
             }
-            self.patience.reward();
+            self.spin_wait.reset();
             let mut last = false;
-            while self.count < self.known {
+            while self.count < self.peer_count {
                 let off = offset(self.count);
                 self.count += 1;
                 ensure!(
@@ -155,22 +155,22 @@ impl Ring<'_> {
         let message = self.map.word(off + 8).load(Ordering::Relaxed);
         ensure!(
             message & !LAST == self.count,
-            "message {message:#x} came instead of {:#x}",
+            "received message {message:#x} instead of {:#x}",
             self.count
         );
         Ok(message & LAST != 0)
     }
 
-    /// Waits for room for a whole batch.
-    fn await_room(&mut self) -> Result<()> {
-        while self.count + BATCH > self.known + RECORDS {
+    /// Waits for space for a whole batch.
+    fn await_space(&mut self) -> Result<()> {
+        while self.count + BATCH > self.peer_count + RECORDS {
             // SYNC: ring-consumed; pairs with the store in `give_back`.
-            self.known = self.map.word(CONSUMED).load(Ordering::Acquire);
-            if self.count + BATCH > self.known + RECORDS {
-                self.patience.wait()?;
+            self.peer_count = self.map.word(CONSUMED).load(Ordering::Acquire);
+            if self.count + BATCH > self.peer_count + RECORDS {
+                self.spin_wait.wait()?;
             }
         }
-        self.patience.reward();
+        self.spin_wait.reset();
         Ok(())
     }
 
@@ -181,13 +181,13 @@ impl Ring<'_> {
 
     /// Waits until the consumer has consumed all records.
     fn drain(&mut self) -> Result<()> {
-        while self.known < self.count {
-            self.known = self.map.word(CONSUMED).load(Ordering::Acquire);
-            if self.known < self.count {
-                self.patience.wait()?;
+        while self.peer_count < self.count {
+            self.peer_count = self.map.word(CONSUMED).load(Ordering::Acquire);
+            if self.peer_count < self.count {
+                self.spin_wait.wait()?;
             }
         }
-        self.patience.reward();
+        self.spin_wait.reset();
         Ok(())
     }
 }

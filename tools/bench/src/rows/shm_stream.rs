@@ -3,10 +3,10 @@
 
 use crate::control::Offer;
 use crate::end::End;
-use crate::measure::{Sample, Turn};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample};
 use crate::pattern::{Flags, stamp, verify};
 use crate::spec::{Copying, window};
+use crate::spin_wait::SpinWait;
 use crate::sys::{SharedMap, allow_any_tracer};
 use anyhow::{Context, Result};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -46,7 +46,7 @@ pub(crate) fn run(end: &mut End, copying: Copying) -> Result<Option<Sample>> {
     let peer = end.exchange(&offer)?;
     let channel = Channel {
         map: &map,
-        patience: end.patience(),
+        spin_wait: end.spin_wait(),
         count: 0,
     };
     if end.drives() {
@@ -63,10 +63,10 @@ fn send(
     copying: Copying,
 ) -> Result<Option<Sample>> {
     let messages = window(message.len());
-    let mut turn_seq = 0;
-    end.measure(Turn::one_way(messages), |last| {
-        stamp(&mut message, turn_seq, super::turn_flags(turn_seq, last));
-        turn_seq += 1;
+    let mut pass_seq = 0;
+    end.measure(Pass::one_way(messages), |last| {
+        stamp(&mut message, pass_seq, super::pass_flags(pass_seq, last));
+        pass_seq += 1;
         for _ in 0..messages {
             match copying {
                 Copying::Pipelined => channel.copy_in(&message)?,
@@ -86,26 +86,26 @@ fn receive(
     peer: &Offer,
 ) -> Result<Option<Sample>> {
     let messages = window(message.len());
-    for turn_seq in 0.. {
+    for pass_seq in 0.. {
         let mut flags = Flags::NONE;
         for _ in 0..messages {
             match copying {
                 Copying::Pipelined => channel.copy_out(&mut message)?,
                 Copying::VmRead => channel.pull(&mut message, peer)?,
             }
-            flags = verify(&message, turn_seq)?;
+            flags = verify(&message, pass_seq)?;
         }
         if flags.last {
             break;
         }
-        end.meter.turn(messages * message.len() as u64);
+        end.meter.pass(messages * message.len() as u64);
     }
     Ok(None)
 }
 
 struct Channel<'a> {
     map: &'a SharedMap,
-    patience: Patience,
+    spin_wait: SpinWait,
     /// Fragments (or announcements) that this end has written or consumed so far.
     count: u64,
 }
@@ -132,13 +132,10 @@ impl Channel<'_> {
 
     fn pull(&mut self, message: &mut [u8], peer: &Offer) -> Result<()> {
         self.await_counter(WRITTEN, self.count + 1)?;
-        let pid = Pid::from_raw(
-            peer.pid
-                .context("the other end did not say its process id")?,
-        );
+        let pid = Pid::from_raw(peer.pid.context("the other end sent no process id")?);
         let base = peer
             .buffer
-            .context("the other end did not say its buffer")?;
+            .context("the other end sent no buffer address")?;
         let mut off = 0;
         while off < message.len() {
             let rest = &mut message[off..];
@@ -147,7 +144,8 @@ impl Channel<'_> {
                 len: rest.len(),
             };
             let copied = process_vm_readv(pid, &mut [IoSliceMut::new(rest)], &[remote]);
-            off += copied.context("process_vm_readv is refused (see kernel.yama.ptrace_scope)")?;
+            off += copied
+                .context("process_vm_readv is not permitted (see kernel.yama.ptrace_scope)")?;
         }
         self.consume();
         Ok(())
@@ -174,9 +172,9 @@ impl Channel<'_> {
         let counter: &AtomicU64 = self.map.word(off);
         // SYNC: stream-written, stream-consumed; pairs with the stores above.
         while counter.load(Ordering::Acquire) < at_least {
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
-        self.patience.reward();
+        self.spin_wait.reset();
         Ok(())
     }
 

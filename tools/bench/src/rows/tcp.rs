@@ -5,11 +5,11 @@
 //! variant counts.
 
 use crate::end::End;
-use crate::measure::{Sample, Turn};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample};
 use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::{Wait, Writes, window};
+use crate::spin_wait::SpinWait;
 use anyhow::{Result, bail, ensure};
 use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
@@ -62,8 +62,8 @@ pub(super) fn windows(end: &mut End, mut pipe: impl Bytes) -> Result<Option<Samp
     let messages = window(message.len());
     let mut seq = 0;
     if end.drives() {
-        return end.measure(Turn::one_way(messages), |last| {
-            stamp(&mut message, seq, super::turn_flags(seq, last));
+        return end.measure(Pass::one_way(messages), |last| {
+            stamp(&mut message, seq, super::pass_flags(seq, last));
             seq += 1;
             for _ in 0..messages {
                 pipe.write(&message)?;
@@ -80,7 +80,7 @@ pub(super) fn windows(end: &mut End, mut pipe: impl Bytes) -> Result<Option<Samp
         pipe.write(&ACK)?;
         seq += 1;
         if !flags.last {
-            end.meter.turn(messages * message.len() as u64);
+            end.meter.pass(messages * message.len() as u64);
         }
     }
     Ok(None)
@@ -100,7 +100,7 @@ pub(crate) fn rate(end: &mut End, writes: Writes) -> Result<Option<Sample>> {
     if !end.drives() {
         return take_windows(&mut pipe, &mut buffer, size);
     }
-    end.measure(Turn::one_way(messages), |last| {
+    end.measure(Pass::one_way(messages), |last| {
         for message in buffer.chunks_exact_mut(size) {
             number += 1;
             let mark = number | if last { LAST } else { 0 };
@@ -128,7 +128,7 @@ fn take_windows(pipe: &mut Pipe, buffer: &mut [u8], size: usize) -> Result<Optio
             let mark = u64::from_le_bytes(word);
             ensure!(
                 mark & !LAST == number,
-                "message {mark:#x} came instead of {number:#x}"
+                "received message {mark:#x} instead of {number:#x}"
             );
             last = mark & LAST != 0;
         }
@@ -140,7 +140,7 @@ fn take_windows(pipe: &mut Pipe, buffer: &mut [u8], size: usize) -> Result<Optio
 struct Pipe {
     stream: TcpStream,
     wait: Wait,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Pipe {
@@ -150,7 +150,7 @@ impl Pipe {
         Ok(Pipe {
             stream,
             wait,
-            patience: end.patience(),
+            spin_wait: end.spin_wait(),
         })
     }
 }
@@ -159,14 +159,14 @@ impl Bytes for Pipe {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self.wait {
             Wait::Block => Ok(self.stream.write_all(bytes)?),
-            Wait::Spin => write_spinning(&mut self.stream, bytes, &mut self.patience),
+            Wait::Spin => write_spinning(&mut self.stream, bytes, &mut self.spin_wait),
         }
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
         match self.wait {
             Wait::Block => Ok(self.stream.read_exact(bytes)?),
-            Wait::Spin => read_spinning(&mut self.stream, bytes, &mut self.patience),
+            Wait::Spin => read_spinning(&mut self.stream, bytes, &mut self.spin_wait),
         }
     }
 }
@@ -174,20 +174,20 @@ impl Bytes for Pipe {
 /// Writes all of `bytes` to a non-blocking stream.
 ///
 /// # Errors
-/// The connection failed, or was blocked for [`Patience`]'s limit.
+/// The connection failed, or was blocked for [`SpinWait`]'s limit.
 #[inline]
 pub(crate) fn write_spinning(
     stream: &mut TcpStream,
     mut bytes: &[u8],
-    patience: &mut Patience,
+    spin_wait: &mut SpinWait,
 ) -> Result<()> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(written) => {
                 bytes = &bytes[written..];
-                patience.reward();
+                spin_wait.reset();
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => patience.wait()?,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => spin_wait.wait()?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -197,12 +197,12 @@ pub(crate) fn write_spinning(
 /// Fills `bytes` from a non-blocking stream.
 ///
 /// # Errors
-/// The connection failed, or was silent for [`Patience`]'s limit.
+/// The connection failed, or was silent for [`SpinWait`]'s limit.
 #[inline]
 pub(crate) fn read_spinning(
     stream: &mut TcpStream,
     bytes: &mut [u8],
-    patience: &mut Patience,
+    spin_wait: &mut SpinWait,
 ) -> Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -210,9 +210,9 @@ pub(crate) fn read_spinning(
             Ok(0) => bail!("the other end closed the connection"),
             Ok(count) => {
                 filled += count;
-                patience.reward();
+                spin_wait.reset();
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => patience.wait()?,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => spin_wait.wait()?,
             Err(error) => return Err(error.into()),
         }
     }

@@ -5,10 +5,10 @@
 use crate::bidir::{answer_windows, drive_windows};
 use crate::end::End;
 use crate::measure::Sample;
-use crate::patience::Patience;
 use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::{Chunk, window};
+use crate::spin_wait::SpinWait;
 use anyhow::{Result, bail};
 use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
@@ -28,14 +28,14 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
         tx: Region::new(size)?,
         rx: Region::new(size)?,
         messages: usize::try_from(window(size))?,
-        patience: end.patience(),
+        spin_wait: end.spin_wait(),
     };
     if end.drives() {
         return drive_windows(&end.spec, |seq, flags| both.exchange(seq, flags)).map(Some);
     }
     let meter = &mut end.meter;
     let bytes = 2 * window(size) * size as u64;
-    answer_windows(|seq, flags| both.exchange(seq, flags), || meter.turn(bytes))?;
+    answer_windows(|seq, flags| both.exchange(seq, flags), || meter.pass(bytes))?;
     Ok(None)
 }
 
@@ -47,7 +47,7 @@ struct Both {
     rx: Region,
     /// Messages per window.
     messages: usize,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Both {
@@ -55,20 +55,20 @@ impl Both {
         stamp(&mut self.tx, seq, flags);
         let total = self.messages * self.tx.len();
         let (mut sent, mut received) = (0, 0);
-        let mut heard = Flags::NONE;
+        let mut flags_received = Flags::NONE;
         while sent < total || received < total {
             let wrote = self.write_some(sent, total)?;
             let read = self.read_some(received, total)?;
             (sent, received) = (sent + wrote, received + read);
             if read > 0 && received.is_multiple_of(self.rx.len()) {
-                heard = verify(&self.rx, seq)?;
+                flags_received = verify(&self.rx, seq)?;
             }
             match wrote + read {
-                0 => self.patience.wait()?,
-                _ => self.patience.reward(),
+                0 => self.spin_wait.wait()?,
+                _ => self.spin_wait.reset(),
             }
         }
-        Ok(heard)
+        Ok(flags_received)
     }
 
     /// Returns the range from byte `done` of the window to the end of its message, at most

@@ -8,10 +8,10 @@
 use super::tcp;
 use crate::end::End;
 use crate::measure::{Pace, Sample, WARM_UP};
-use crate::patience::Patience;
 use crate::pattern::{stamp, verify};
 use crate::socket;
 use crate::spec::window;
+use crate::spin_wait::SpinWait;
 use anyhow::{Result, bail, ensure};
 use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
@@ -33,16 +33,16 @@ pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
         return receive(end, stream).map(Some);
     }
     let until = Instant::now() + time(end.spec.pace).mul_f64(1.0 + WARM_UP) + SENDER_GRACE;
-    let patience = end.patience();
+    let spin_wait = end.spin_wait();
     let mut flow = Flow {
         stream,
-        patience,
+        spin_wait,
         until,
     };
     let mut message = Region::new(end.spec.size)?;
     let mut seq = 0;
     loop {
-        stamp(&mut message, seq, super::turn_flags(seq, false));
+        stamp(&mut message, seq, super::pass_flags(seq, false));
         seq += 1;
         for _ in 0..window(message.len()) {
             if !flow.write(&message) {
@@ -67,7 +67,7 @@ fn time(pace: Pace) -> Duration {
 /// Connection of the sender. Its functions return `false` when the receiver has measured enough.
 struct Flow {
     stream: TcpStream,
-    patience: Patience,
+    spin_wait: SpinWait,
     until: Instant,
 }
 
@@ -77,7 +77,7 @@ impl Flow {
         while written < bytes.len() {
             match self.stream.write(&bytes[written..]) {
                 Ok(count) => written += count,
-                Err(error) if self.goes_on(&error) => self.patience.pause(),
+                Err(error) if self.may_retry(&error) => self.spin_wait.pause(),
                 Err(_) => return false,
             }
         }
@@ -95,7 +95,7 @@ impl Flow {
             match self.stream.read(&mut ack[filled..]) {
                 Ok(0) => return Ok(false),
                 Ok(count) => filled += count,
-                Err(error) if self.goes_on(&error) => self.patience.pause(),
+                Err(error) if self.may_retry(&error) => self.spin_wait.pause(),
                 Err(_) => return Ok(false),
             }
         }
@@ -103,7 +103,7 @@ impl Flow {
         Ok(true)
     }
 
-    fn goes_on(&self, error: &std::io::Error) -> bool {
+    fn may_retry(&self, error: &std::io::Error) -> bool {
         error.kind() == ErrorKind::WouldBlock && Instant::now() < self.until
     }
 }
@@ -111,7 +111,7 @@ impl Flow {
 fn receive(end: &mut End, mut stream: TcpStream) -> Result<Sample> {
     let mut message = Region::new(end.spec.size)?;
     let mut tally = Tally::new(end.spec.pace, message.len());
-    let patience = end.patience();
+    let spin_wait = end.spin_wait();
     let (mut filled, mut count, mut seq) = (0, 0, 0);
     while !tally.is_over(Instant::now()) {
         match stream.read(&mut message[filled..]) {
@@ -120,7 +120,7 @@ fn receive(end: &mut End, mut stream: TcpStream) -> Result<Sample> {
                 filled += len;
                 tally.add(len);
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => patience.pause(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => spin_wait.pause(),
             Err(error) => return Err(error.into()),
         }
         if filled == message.len() {
@@ -171,7 +171,7 @@ impl Tally {
             self.counted_from = self.first.filter(|first| warm(*first)).map(|_| now);
             return false;
         };
-        debug_assert!(first <= from, "counted before anything came");
+        debug_assert!(first <= from, "counted before the first byte");
         match self.pace {
             Pace::Seconds(_) => now >= from + time(self.pace),
             Pace::Iterations(count) => self.bytes >= count * self.message_len as u64,

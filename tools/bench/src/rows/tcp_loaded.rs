@@ -7,11 +7,11 @@
 use super::tcp::{read_spinning, write_spinning};
 use crate::end::End;
 use crate::loaded::{BULK_LEN, Report, halved};
-use crate::measure::{Sample, Turn, drive};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample, drive};
 use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::Chunk;
+use crate::spin_wait::SpinWait;
 use anyhow::{Result, bail, ensure};
 use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
@@ -28,7 +28,7 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
     let [small, large] = socket::tcp_pair(end)?;
     small.set_nonblocking(true)?;
     large.set_nonblocking(true)?;
-    let patience = end.patience();
+    let spin_wait = end.spin_wait();
     let bulk = Bulk {
         stream: large,
         call_len: chunk.call_len(),
@@ -37,9 +37,9 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
         seq: 0,
     };
     if end.drives() {
-        measure(end, small, bulk, patience).map(Some)
+        measure(end, small, bulk, spin_wait).map(Some)
     } else {
-        answer(end.spec.size, small, bulk, patience)?;
+        answer(end.spec.size, small, bulk, spin_wait)?;
         Ok(None)
     }
 }
@@ -48,28 +48,28 @@ fn measure(
     end: &End,
     mut small: TcpStream,
     mut bulk: Bulk,
-    mut patience: Patience,
+    mut spin_wait: SpinWait,
 ) -> Result<Sample> {
     let mut ping = vec![0; end.spec.size];
     let mut seq = 0;
-    let shape = Turn::round_trips(1);
+    let shape = Pass::round_trips(1);
     let pace = halved(end.spec.pace);
     let idle = drive(pace, shape, |_| {
-        exchange(&mut small, &mut ping, seq, &mut patience, || Ok(()))?;
+        exchange(&mut small, &mut ping, seq, &mut spin_wait, || Ok(()))?;
         seq += 1;
         Ok(())
     })?;
     bulk.begin();
     let mut report = Report::start(&idle);
     let loaded = drive(pace, shape, |_| {
-        exchange(&mut small, &mut ping, seq, &mut patience, || {
+        exchange(&mut small, &mut ping, seq, &mut spin_wait, || {
             bulk.write_some()
         })?;
         seq += 1;
-        report.so_far(bulk.seq);
+        report.record_sent(bulk.seq);
         Ok(())
     })?;
-    bulk.end(&mut patience)?;
+    bulk.end(&mut spin_wait)?;
     Ok(report.finish(loaded))
 }
 
@@ -78,33 +78,38 @@ fn exchange(
     stream: &mut TcpStream,
     message: &mut [u8],
     seq: u64,
-    patience: &mut Patience,
+    spin_wait: &mut SpinWait,
     mut meanwhile: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    let flags = super::turn_flags(seq, false);
+    let flags = super::pass_flags(seq, false);
     stamp(message, seq, flags);
-    write_spinning(stream, message, patience)?;
+    write_spinning(stream, message, spin_wait)?;
     let mut filled = 0;
     while filled < message.len() {
         match try_read(stream, &mut message[filled..])? {
             0 => {
                 meanwhile()?;
-                patience.wait()?;
+                spin_wait.wait()?;
             }
             count => {
                 filled += count;
-                patience.reward();
+                spin_wait.reset();
             }
         }
     }
     ensure!(
         verify(message, seq)? == flags,
-        "the answer is not the question"
+        "the reply differs from the request"
     );
     Ok(())
 }
 
-fn answer(size: usize, mut small: TcpStream, mut bulk: Bulk, mut patience: Patience) -> Result<()> {
+fn answer(
+    size: usize,
+    mut small: TcpStream,
+    mut bulk: Bulk,
+    mut spin_wait: SpinWait,
+) -> Result<()> {
     let mut ping = vec![0; size];
     let mut filled = 0;
     let mut last = false;
@@ -112,17 +117,17 @@ fn answer(size: usize, mut small: TcpStream, mut bulk: Bulk, mut patience: Patie
         let count = try_read(&mut small, &mut ping[filled..])?;
         filled += count;
         if filled == size {
-            write_spinning(&mut small, &ping, &mut patience)?;
+            write_spinning(&mut small, &ping, &mut spin_wait)?;
             filled = 0;
         }
         let moved = bulk.read_some(&mut last)?;
         if count + moved == 0 {
-            patience.wait()?;
+            spin_wait.wait()?;
         } else {
-            patience.reward();
+            spin_wait.reset();
         }
     }
-    write_spinning(&mut bulk.stream, &ACK, &mut patience)
+    write_spinning(&mut bulk.stream, &ACK, &mut spin_wait)
 }
 
 /// The stream, at either end.
@@ -158,15 +163,15 @@ impl Bulk {
     }
 
     /// Completes the current message, sends the last one and waits for the receiver's reply.
-    fn end(&mut self, patience: &mut Patience) -> Result<()> {
+    fn end(&mut self, spin_wait: &mut SpinWait) -> Result<()> {
         if self.done > 0 {
-            write_spinning(&mut self.stream, &self.message[self.done..], patience)?;
+            write_spinning(&mut self.stream, &self.message[self.done..], spin_wait)?;
             self.seq += 1;
         }
         stamp(&mut self.message, self.seq, Flags::LAST);
-        write_spinning(&mut self.stream, &self.message, patience)?;
+        write_spinning(&mut self.stream, &self.message, spin_wait)?;
         let mut ack = [0; ACK.len()];
-        read_spinning(&mut self.stream, &mut ack, patience)?;
+        read_spinning(&mut self.stream, &mut ack, spin_wait)?;
         ensure!(ack == ACK, "the acknowledgement is {ack:?}");
         Ok(())
     }

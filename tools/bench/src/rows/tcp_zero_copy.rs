@@ -9,8 +9,8 @@
 use super::tcp::{Bytes, windows};
 use crate::end::End;
 use crate::measure::Sample;
-use crate::patience::Patience;
 use crate::socket;
+use crate::spin_wait::SpinWait;
 use anyhow::{Result, bail};
 use portolan_sys::net::{DirectReader, ZeroCopyWriter};
 use std::io::ErrorKind;
@@ -26,31 +26,31 @@ const AT_ONCE: usize = 256 << 10;
 pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
     let stream = socket::tcp(end)?;
     stream.set_nonblocking(true)?;
-    let pipe = LentPipe {
+    let pipe = ZeroCopyPipe {
         stream,
         writer: ZeroCopyWriter::new(AT_ONCE),
         reader: DirectReader::default(),
-        patience: end.patience(),
+        spin_wait: end.spin_wait(),
     };
     windows(end, pipe)
 }
 
-struct LentPipe {
+struct ZeroCopyPipe {
     stream: TcpStream,
     writer: ZeroCopyWriter,
     reader: DirectReader<0>,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
-impl Bytes for LentPipe {
+impl Bytes for ZeroCopyPipe {
     fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             match self.writer.write(&self.stream, bytes) {
                 Ok(taken) => {
                     bytes = &bytes[taken..];
-                    self.patience.reward();
+                    self.spin_wait.reset();
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.patience.wait()?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.spin_wait.wait()?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -64,9 +64,9 @@ impl Bytes for LentPipe {
                 Ok(0) => bail!("the other end closed the connection"),
                 Ok(count) => {
                     filled += count;
-                    self.patience.reward();
+                    self.spin_wait.reset();
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.patience.wait()?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.spin_wait.wait()?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -75,7 +75,7 @@ impl Bytes for LentPipe {
 
     fn flush(&mut self) -> Result<()> {
         while !self.writer.push(&self.stream)? {
-            self.patience.wait()?;
+            self.spin_wait.wait()?;
         }
         Ok(())
     }

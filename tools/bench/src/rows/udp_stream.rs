@@ -9,11 +9,11 @@
 
 use crate::cpu::Meter;
 use crate::end::End;
-use crate::measure::{Sample, Turn};
-use crate::patience::Patience;
+use crate::measure::{Pass, Sample};
 use crate::pattern::{Flags, stamp, verify};
 use crate::socket::{self, datagram_len, segments_max};
 use crate::spec::{Gather, Scatter, window};
+use crate::spin_wait::SpinWait;
 use crate::sys;
 use anyhow::{Result, ensure};
 use nix::errno::Errno;
@@ -46,7 +46,7 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
     let calls = calls_under_way(&socket)?;
     let flow = Flow {
         socket,
-        patience: end.patience(),
+        spin_wait: end.spin_wait(),
         piece,
         pieces,
         calls,
@@ -83,7 +83,7 @@ fn calls_under_way(socket: &OwnedFd) -> Result<usize> {
 
 struct Flow {
     socket: OwnedFd,
-    patience: Patience,
+    spin_wait: SpinWait,
     /// Payload bytes in a full datagram.
     piece: usize,
     /// Datagrams in a full call.
@@ -105,8 +105,8 @@ impl Sender {
     fn run(mut self, end: &End, mut message: Region, gather: Gather) -> Result<Option<Sample>> {
         let messages = window(message.len());
         let mut seq = 0;
-        end.measure(Turn::one_way(messages), |last| {
-            stamp(&mut message, seq, super::turn_flags(seq, last));
+        end.measure(Pass::one_way(messages), |last| {
+            stamp(&mut message, seq, super::pass_flags(seq, last));
             seq += 1;
             for _ in 0..messages {
                 self.send_message(&message, gather)?;
@@ -139,7 +139,7 @@ impl Sender {
         }
         loop {
             match writev(&self.flow.socket, &list) {
-                Err(Errno::EAGAIN) => self.flow.patience.wait()?,
+                Err(Errno::EAGAIN) => self.flow.spin_wait.wait()?,
                 sent => return Ok(sent.map(|_| ())?),
             }
         }
@@ -155,7 +155,7 @@ impl Sender {
             len += datagram.len();
         }
         while !sys::try_send(self.flow.socket.as_fd(), &self.bounce[..len])? {
-            self.flow.patience.wait()?;
+            self.flow.spin_wait.wait()?;
         }
         Ok(())
     }
@@ -167,9 +167,9 @@ impl Sender {
             match sys::try_receive(self.flow.socket.as_fd(), &mut word)? {
                 Some(_) => {
                     self.acknowledged = u64::from_le_bytes(word);
-                    self.flow.patience.reward();
+                    self.flow.spin_wait.reset();
                 }
-                None => self.flow.patience.wait()?,
+                None => self.flow.spin_wait.wait()?,
             }
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Receiver {
             self.acknowledge()?;
             seq += 1;
             if !flags.last {
-                meter.turn(messages * message.len() as u64);
+                meter.pass(messages * message.len() as u64);
             }
         }
         Ok(None)
@@ -216,10 +216,10 @@ impl Receiver {
                 Scatter::List => self.receive_scattered(rest)?,
             };
             if count == 0 {
-                self.flow.patience.wait()?;
+                self.flow.spin_wait.wait()?;
                 continue;
             }
-            self.flow.patience.reward();
+            self.flow.spin_wait.reset();
             filled += count;
             let call_len = self.flow.piece * self.flow.pieces;
             if self.flow.position - self.acknowledged >= (self.flow.calls / 2 * call_len) as u64 {
@@ -233,7 +233,7 @@ impl Receiver {
         self.acknowledged = self.flow.position;
         let word = self.flow.position.to_le_bytes();
         while !sys::try_send(self.flow.socket.as_fd(), &word)? {
-            self.flow.patience.wait()?;
+            self.flow.spin_wait.wait()?;
         }
         Ok(())
     }

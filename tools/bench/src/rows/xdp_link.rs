@@ -6,8 +6,8 @@ use super::pingpong::{Channel, play};
 use crate::control::Offer;
 use crate::end::End;
 use crate::measure::Sample;
-use crate::patience::Patience;
 use crate::spec::Hook;
+use crate::spin_wait::SpinWait;
 use anyhow::{Context, Result, bail, ensure};
 use portolan_link::packet::InterfaceRef;
 use portolan_link::xdp::{Xdp, XdpConfig, XdpMode};
@@ -35,24 +35,24 @@ pub(crate) fn pingpong(end: &mut End, hook: Hook) -> Result<Option<Sample>> {
     let LinkAddr::Packet { mac, .. } = link.local_addr() else {
         bail!("a link for raw Ethernet has another address");
     };
-    let told = end.exchange(&Offer {
+    let offer = end.exchange(&Offer {
         mac: Some(mac),
         ..Offer::default()
     })?;
-    let mac = told
+    let mac = offer
         .mac
-        .context("the other end did not say its hardware address")?;
+        .context("the other end sent no hardware address")?;
     let endpoint = ENDPOINTS[role.peer().index()];
     link.connect(PEER, &LinkAddr::Packet { mac, endpoint })?;
     let size = end.spec.size;
-    let patience = end.patience();
+    let spin_wait = end.spin_wait();
     play(
         end,
         Frames {
             link,
             tx: vec![0; size],
             rx: vec![0; size],
-            patience,
+            spin_wait,
         },
     )
 }
@@ -61,7 +61,7 @@ struct Frames {
     link: Xdp,
     tx: Vec<u8>,
     rx: Vec<u8>,
-    patience: Patience,
+    spin_wait: SpinWait,
 }
 
 impl Channel for Frames {
@@ -75,7 +75,7 @@ impl Channel for Frames {
         loop {
             match self.link.transmit(PEER, &TxFrame::contiguous(&self.tx)) {
                 Ok(()) => return Ok(()),
-                Err(TxError::Full) => self.patience.wait()?,
+                Err(TxError::Full) => self.spin_wait.wait()?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -92,12 +92,15 @@ impl Channel for Frames {
                 }
             });
             if got.is_none() {
-                self.patience.wait()?;
+                self.spin_wait.wait()?;
             }
         }
         let len = self.rx.len();
-        ensure!(got == Some(len), "a frame of {got:?} bytes came, not {len}");
-        self.patience.reward();
+        ensure!(
+            got == Some(len),
+            "received a frame of {got:?} bytes instead of {len}"
+        );
+        self.spin_wait.reset();
         Ok(&self.rx)
     }
 }
