@@ -2,28 +2,28 @@
 //! Sentences with the main results for the user.
 
 use crate::data::{Data, Pair, Standing};
-use crate::systems::way;
+use crate::systems::path_name;
 use crate::units;
 use portolan_bench::{Metric, Path, compare};
 
 /// Returns sentences about speed: the sizes at which Portolan is faster, and by how much.
 pub(crate) fn answers(data: &Data<'_>) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut sentences = Vec::new();
     for within in [false, true] {
-        told.extend(latency(data, within));
-        told.extend(sizes(data, Metric::Pingpong, within));
+        sentences.extend(latency(data, within));
+        sentences.extend(sizes(data, Metric::Pingpong, within));
     }
     for metric in [Metric::Stream, Metric::Bidir] {
         for within in [false, true] {
-            told.extend(throughput(data, metric, within));
+            sentences.extend(throughput(data, metric, within));
         }
     }
-    told.extend(
+    sentences.extend(
         [false, true]
             .into_iter()
             .filter_map(|within| rate(data, within)),
     );
-    told
+    sentences
 }
 
 fn place(within: bool) -> &'static str {
@@ -51,23 +51,23 @@ fn latency(data: &Data<'_>, within: bool) -> Option<String> {
         Some(format!(
             "{} over {} ({})",
             units::time(row.p50_us),
-            way(*path),
+            path_name(*path),
             match compare(row, tcp).and_then(|versus| versus.distinguishable) {
                 Some(false) => "not distinguishable from TCP".into(),
                 _ => times(tcp.p50_us / row.p50_us),
             }
         ))
     };
-    let ways: Vec<String> = paths.iter().filter_map(over).collect();
+    let parts: Vec<String> = paths.iter().filter_map(over).collect();
     let of_message = format!(
         "A message of {} {}",
         units::bytes(float(size)),
         place(within)
     );
-    (!ways.is_empty()).then(|| {
+    (!parts.is_empty()).then(|| {
         format!(
             "{of_message} takes {}; TCP takes {}.",
-            ways.join(" and "),
+            parts.join(" and "),
             units::time(tcp.p50_us)
         )
     })
@@ -172,7 +172,7 @@ fn throughput(data: &Data<'_>, metric: Metric, within: bool) -> Option<String> {
 fn rate(data: &Data<'_>, within: bool) -> Option<String> {
     let pair = data.pairs(Metric::Rate, within).into_iter().next()?;
     Some(format!(
-        "Messages of {} a second, {}: {}; over TCP {} ({}).",
+        "Messages of {} per second, {}: {}; over TCP {} ({}).",
         units::bytes(float(pair.size)),
         place(within),
         units::count(pair.portolan.msgs_per_s),

@@ -69,8 +69,8 @@ fn most_hosts(lines: &[Line]) -> String {
         .filter_map(|line| Some((line.name.as_str(), *line.points.last()?)))
         .collect();
     last.sort_by(|a, b| b.1.1.total_cmp(&a.1.1));
-    let told = last
+    let sentences = last
         .iter()
         .map(|(name, (hosts, rate))| format!("{name}: {} to {hosts} hosts", units::rate(*rate)));
-    told.collect::<Vec<_>>().join(". ")
+    sentences.collect::<Vec<_>>().join(". ")
 }

@@ -167,10 +167,10 @@ fn ends(lines: &[Line], name: &str, write: impl Fn(f64) -> String) -> Option<Str
 
 pub(crate) fn ends_of_all(lines: &[Line], write: impl Fn(f64) -> String) -> String {
     let systems = lines.iter().filter(|line| !line.dashed);
-    let told: Vec<String> = systems
+    let sentences: Vec<String> = systems
         .filter_map(|line| ends(lines, &line.name, &write))
         .collect();
-    told.join(". ")
+    sentences.join(". ")
 }
 
 const DASHED: &str = "Dashed: the same work on the bare socket or memory, without a protocol.";
@@ -291,7 +291,7 @@ fn bidir(report: &Report) -> Option<Figure> {
     let lines = by_size(report.results.iter(), Metric::Bidir, |row| row.mbytes_per_s);
     let caption = with_limits(
         format!(
-            "Both directions added. {}",
+            "Sum of both directions. {}",
             ends_of_all(&lines, units::rate)
         ),
         &lines,
@@ -307,16 +307,16 @@ fn bidir(report: &Report) -> Option<Figure> {
     )
 }
 
-/// Returns the rows of streams with the largest size among the rows selected by `told`. Other
+/// Returns the rows of streams with the largest size among the rows selected by `is_selected`. Other
 /// streams may have been measured with longer messages.
-fn longest(report: &Report, told: impl Fn(&Row) -> bool) -> impl Iterator<Item = &Row> {
+fn longest(report: &Report, is_selected: impl Fn(&Row) -> bool) -> impl Iterator<Item = &Row> {
     let streams = report
         .results
         .iter()
         .filter(|row| row.metric == Metric::Stream);
     let size = streams
         .clone()
-        .filter(|row| told(row))
+        .filter(|row| is_selected(row))
         .map(|row| row.size)
         .max();
     streams.filter(move |row| Some(row.size) == size)
@@ -334,7 +334,7 @@ fn loss(report: &Report) -> Option<Figure> {
         let percent = f64::from(row.conditions.loss_ppm) / PPM_PER_PERCENT;
         (row.mbytes_per_s > 0.0).then_some((percent, row.mbytes_per_s))
     });
-    let kept = lines.iter().filter_map(|line| {
+    let sentences = lines.iter().filter_map(|line| {
         let (first, last) = (line.points.first()?, line.points.last()?);
         Some(format!(
             "{}: {} without loss, {} at {} % lost",
@@ -344,12 +344,12 @@ fn loss(report: &Report) -> Option<Figure> {
             units::digits(last.0)
         ))
     });
-    let caption = kept.collect::<Vec<_>>().join(". ") + ".";
+    let caption = sentences.collect::<Vec<_>>().join(". ") + ".";
     figure(
         "loss",
         ("Goodput of a stream over random loss", caption),
         (
-            Axis::logarithmic("packets lost, each way", Unit::Percent),
+            Axis::logarithmic("packets lost in each direction", Unit::Percent),
             Axis::logarithmic("goodput", Unit::MegabytesPerSecond),
         ),
         lines,
@@ -369,15 +369,15 @@ fn interference(report: &Report) -> Option<Figure> {
         Some((foreign, row.mbytes_per_s))
     });
     let caption =
-        "Datagrams from elsewhere among those of the stream; each spoils the guess where \
-                   the next belong."
+        "Foreign datagrams among those of the stream; each invalidates the prediction of where \
+                   the next ones belong."
             .into();
     figure(
         "interference",
         ("Throughput under interference", caption),
         (
             Axis::logarithmic(
-                "datagrams from elsewhere, beside those of the stream",
+                "foreign datagrams per datagram of the stream",
                 Unit::Percent,
             ),
             Axis::linear("throughput", Unit::MegabytesPerSecond),
@@ -434,8 +434,8 @@ const SECOND: Ink = Ink::System(1);
 
 /// Returns the chart of a stream of one size under several settings of Portolan.
 fn conditions(report: &Report) -> Option<Figure> {
-    let told = |row: &Row| !row.conditions.describe().is_empty();
-    let with_setting = |row: &Row| undisturbed(&row) && told(row);
+    let has_setting = |row: &Row| !row.conditions.describe().is_empty();
+    let with_setting = |row: &Row| undisturbed(&row) && has_setting(row);
     let size = longest(report, with_setting).next()?.size;
     let rows = longest(report, with_setting).filter(undisturbed);
     let title = format!(
@@ -461,8 +461,8 @@ fn cpu(report: &Report) -> Option<Figure> {
                 "Processor time of a stream of {} messages",
                 units::bytes(float(size))
             ),
-            "Of the whole process, in user and in kernel mode. An end that spins costs its core for \
-             as long as the transfer lasts.",
+            "Time of the whole process in user and kernel mode. A spinning end uses its core for the \
+             whole transfer.",
         ),
         Axis::linear("processor seconds per 10⁹ bytes", Unit::SecondsPerGigabyte),
         &[("sender", FIRST), ("receiver", SECOND)],
@@ -480,11 +480,11 @@ fn rate(report: &Report) -> Option<Figure> {
     bars(
         "rate",
         (
-            format!("Messages of {} a second", units::bytes(float(size))),
-            "In windows of 64 with an acknowledgement. What is ready together shares a frame; TCP's \
-             figure is that of one write a window, if that was faster than one a message.",
+            format!("Messages of {} per second", units::bytes(float(size))),
+            "In windows of 64 with an acknowledgement. Messages that are ready together share a frame. \
+             TCP's figure is the better of one write per window and one per message.",
         ),
-        Axis::logarithmic("messages a second", Unit::Messages),
+        Axis::logarithmic("messages per second", Unit::Messages),
         &[("messages", FIRST)],
         groups(rows, |row| Some(vec![row.msgs_per_s])),
     )
@@ -524,7 +524,7 @@ fn incast(report: &Report) -> Option<Figure> {
         "incast",
         (
             "Several senders, one receiver".into(),
-            "What arrives of all senders together, beside what one of them alone achieves.",
+            "Throughput of all senders together, beside that of a single one.",
         ),
         Axis::linear("throughput", Unit::MegabytesPerSecond),
         &[("a single sender", FIRST), ("all senders", SECOND)],

@@ -11,27 +11,27 @@ use portolan_bench::{Metric, Path, Report, Row, throughput};
 
 /// Returns the charts for which `report` has figures.
 pub(crate) fn figures(report: &Report) -> Vec<Figure> {
-    let all = [end_to_end(report), streams(report), ways(report)];
+    let all = [end_to_end(report), streams(report), methods(report)];
     all.into_iter().flatten().collect()
 }
 
 /// Returns true if both methods of moving a message within a host were measured.
 pub(crate) fn is_measured(report: &Report) -> bool {
-    ways(report).is_some()
+    methods(report).is_some()
 }
 
 fn end_to_end(report: &Report) -> Option<Figure> {
     let lines = cut(report, Metric::Pingpong, throughput);
     let upwards = Axis::logarithmic("end-to-end throughput", Unit::MegabytesPerSecond);
     let caption = format!("Size over half the round trip. {}", costs(&lines)?);
-    let title = "Frames cut short: end-to-end throughput";
+    let title = "Shorter frames: end-to-end throughput";
     figures::sized("fragments-end-to-end", (title, caption), upwards, lines)
 }
 
 fn streams(report: &Report) -> Option<Figure> {
     let lines = cut(report, Metric::Stream, |row| row.mbytes_per_s);
     let upwards = Axis::logarithmic("throughput", Unit::MegabytesPerSecond);
-    let title = "Frames cut short: stream in one direction";
+    let title = "Shorter frames: stream in one direction";
     figures::sized("fragments-stream", (title, costs(&lines)?), upwards, lines)
 }
 
@@ -116,37 +116,37 @@ fn costs(lines: &[Line]) -> Option<String> {
             .collect();
         let best = shares.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let worst = shares.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let told =
+        let share_at =
             |(size, share): &(f64, f64)| format!("{share:.2} times at {}", units::bytes(*size));
         Some(format!(
             "{} carry {} at best, {} at worst",
             line.name,
-            told(best),
-            told(worst)
+            share_at(best),
+            share_at(worst)
         ))
     };
     let cut = lines
         .iter()
         .filter(|line| line.name.starts_with("frames of"));
-    let told: Vec<String> = cut.filter_map(against).collect();
-    let against = format!("Against {UNCUT}, {}", told.join("; "));
-    Some(against).filter(|_| !told.is_empty())
+    let sentences: Vec<String> = cut.filter_map(against).collect();
+    let against = format!("Against {UNCUT}, {}", sentences.join("; "));
+    Some(against).filter(|_| !sentences.is_empty())
 }
 
 /// Returns the chart of the two methods without a protocol to move a message between processes of a
 /// host. It is copied into shared memory and out of it, or read by one system call.
-fn ways(report: &Report) -> Option<Figure> {
+fn methods(report: &Report) -> Option<Figure> {
     /// Methods: name in the JSON, full name, short name, colour.
-    const WAYS: [(&str, &str, &str, Ink); 2] = [
+    const METHODS: [(&str, &str, &str, Ink); 2] = [
         (
             "pipelined copy",
-            "copied in and out by the processors",
+            "copied in and out by the processes",
             "copied",
             Ink::System(2),
         ),
         (
             "process_vm_readv",
-            "fetched by a call of the kernel",
+            "read by a system call",
             "fetched",
             Ink::System(0),
         ),
@@ -157,8 +157,10 @@ fn ways(report: &Report) -> Option<Figure> {
             && row.path == Path::Shm
             && matches!(row.system.as_str(), "limit" | "limit-single")
     });
-    let way = |row: &Row| {
-        let (_, name, short, ink) = WAYS.iter().find(|(variant, ..)| *variant == row.variant)?;
+    let method = |row: &Row| {
+        let (_, name, short, ink) = METHODS
+            .iter()
+            .find(|(variant, ..)| *variant == row.variant)?;
         Some(System {
             name: (*name).into(),
             short: (*short).into(),
@@ -166,18 +168,17 @@ fn ways(report: &Report) -> Option<Figure> {
             is_limit: false,
         })
     };
-    let lines = figures::lines_of(bare, way, |row| {
+    let lines = figures::lines_of(bare, method, |row| {
         (row.mbytes_per_s > 0.0).then(|| (float(row.size), row.mbytes_per_s))
     });
     let [copied, fetched] = lines.as_slice() else {
         return None;
     };
     let caption = format!(
-        "Streams within a host, without a protocol: {}. A copy costs by the byte, twice; a call costs \
-         something to begin with, and then a copy once",
+        "Streams within a host, without a protocol: {}. A pipelined copy moves each byte twice; a call has a fixed cost and moves each byte once",
         crossing(copied, fetched)
     );
-    let title = "Two ways to move a message within a host";
+    let title = "Two methods to move a message within a host";
     let upwards = Axis::logarithmic("throughput", Unit::MegabytesPerSecond);
     figures::sized("moving", (title, caption), upwards, lines)
 }
@@ -197,11 +198,11 @@ fn crossing(one: &Line, other: &Line) -> String {
             runs.push((size, leader));
         }
     }
-    let told: Vec<String> = runs
+    let sentences: Vec<String> = runs
         .iter()
         .map(|(from, leader)| format!("{} is ahead from {} on", leader.name, units::bytes(*from)))
         .collect();
-    told.join(", ")
+    sentences.join(", ")
 }
 
 #[cfg(test)]
@@ -222,8 +223,8 @@ mod tests {
         let mut rows = Vec::new();
         for size in [1024, 65536] {
             let stream = |len: u32, rate: f64| {
-                let told = json!({"frame_len_max": len, "mbytes_per_s": rate});
-                row("portolan", "udp", "stream", size, &told)
+                let fields = json!({"frame_len_max": len, "mbytes_per_s": rate});
+                row("portolan", "udp", "stream", size, &fields)
             };
             rows.extend([stream(0, 1000.0), stream(512, 250.0), stream(1024, 500.0)]);
             rows.push(row("tcp", "udp", "stream", size, &json!({})));
@@ -259,32 +260,32 @@ mod tests {
 
     #[test]
     fn message_variants_are_listed_with_their_crossover() {
-        let way = |variant: &str, size: u64, rate: f64| {
-            let told = json!({"variant": variant, "mbytes_per_s": rate});
+        let method = |variant: &str, size: u64, rate: f64| {
+            let fields = json!({"variant": variant, "mbytes_per_s": rate});
             let system = if size < 65536 {
                 "limit-single"
             } else {
                 "limit"
             };
-            row(system, "shm", "stream", size, &told)
+            row(system, "shm", "stream", size, &fields)
         };
         let (copy, call) = ("pipelined copy", "process_vm_readv");
         let fastest = vec![
-            way(copy, 64, 90.0),
-            way(copy, 1024, 80.0),
-            way(call, 65536, 70.0),
+            method(copy, 64, 90.0),
+            method(copy, 1024, 80.0),
+            method(call, 65536, 70.0),
         ];
         let slower = vec![
-            way(call, 64, 1.0),
-            way(call, 1024, 9.0),
-            way(copy, 65536, 60.0),
+            method(call, 64, 1.0),
+            method(call, 1024, 9.0),
+            method(copy, 65536, 60.0),
         ];
         let figures = figures_of(fastest, slower);
         let figure = figures.iter().find(|figure| figure.name == "moving");
         let caption = &figure.expect("the chart").caption;
-        let told = "copied in and out by the processors is ahead from 64 B on, fetched by a call of the \
+        let expected = "copied in and out by the processes is ahead from 64 B on, fetched by a call of the \
                     kernel is ahead from 64 KB on";
-        assert!(caption.contains(told), "{caption}");
+        assert!(caption.contains(expected), "{caption}");
         let lone = row("limit", "shm", "stream", 64, &json!({}));
         assert_eq!(figures_of(vec![lone], vec![]), []);
     }

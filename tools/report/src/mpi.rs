@@ -23,9 +23,9 @@ pub(crate) fn is_mpi(row: &Row) -> bool {
 }
 
 /// Returns a name such as `Open MPI over Portolan, raw Ethernet` or `MPICH over its TCP`.
-pub(crate) fn called(row: &Row) -> String {
+pub(crate) fn label(row: &Row) -> String {
     let found = MPIS.iter().find(|(mpi, ..)| is_of(row, mpi));
-    let mpi = found.map_or(row.system.as_str(), |(_, called, _)| called);
+    let mpi = found.map_or(row.system.as_str(), |(_, label, _)| label);
     let over = system(row).map_or_else(String::new, |system| system.name);
     format!("{mpi} over {over}")
 }
@@ -45,10 +45,10 @@ pub(crate) fn figures(report: &Report) -> Vec<Figure> {
 
 fn latency(
     report: &Report,
-    (mpi, called, names): &(&str, &str, [&'static str; 2]),
+    (mpi, label, names): &(&str, &str, [&'static str; 2]),
 ) -> Option<Figure> {
     let lines = lines(report, mpi, Metric::Pingpong, |row| row.p50_us);
-    let title = format!("{called}: half round trip by message size");
+    let title = format!("{label}: half round trip by message size");
     let upwards = Axis::logarithmic("half round trip, median", Unit::Micros);
     let caption = figures::ends_of_all(&lines, units::time);
     figures::sized(names[0], (&title, caption), upwards, lines)
@@ -56,10 +56,10 @@ fn latency(
 
 fn stream(
     report: &Report,
-    (mpi, called, names): &(&str, &str, [&'static str; 2]),
+    (mpi, label, names): &(&str, &str, [&'static str; 2]),
 ) -> Option<Figure> {
     let lines = lines(report, mpi, Metric::Stream, |row| row.mbytes_per_s);
-    let title = format!("{called}: bandwidth by message size, in windows");
+    let title = format!("{label}: bandwidth by message size, in windows");
     let upwards = Axis::linear("bandwidth", Unit::MegabytesPerSecond);
     let caption = figures::ends_of_all(&lines, units::rate);
     figures::sized(names[1], (&title, caption), upwards, lines)

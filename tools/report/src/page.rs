@@ -160,7 +160,7 @@ fn first(run: &Report, label: &str) -> Markup {
                     ul.answers { @for answer in rest { li { (bound(answer)) } } }
                 }
             } @else {
-                p { "This run holds no ping-pong or stream of both Portolan and TCP, which would answer it: " code { "portolan report --run" } " measures them." }
+                p { "This run has no ping-pong or stream of both Portolan and TCP: " code { "portolan report --run" } " measures both." }
             }
             @for (index, figure) in shown.enumerate() {
                 (chart(figure))
@@ -206,7 +206,7 @@ fn sizes(data: &Data<'_>) -> Markup {
                 }
             }
         }
-        p.facts { "Half round trips: medians, and what one in a thousand exceeds. Below 1, TCP is faster. “Alike” is what cannot be told apart: the middle halves of the two systems' rounds overlap." }
+        p.facts { "Half round trips: medians and 99.9th percentiles. Below 1, TCP is faster. “Alike” means not distinguishable: the interquartile ranges of the two systems' rounds overlap." }
     }
 }
 
@@ -272,14 +272,14 @@ fn then_and_now(run: &Report, label: &str) -> Markup {
     html! {
         section {
             h2 { "Then and now" (label) }
-            p { "What five papers on fast messages printed, above what this run measured. Then there was a wire between two machines; the commands of this page measure across a wire only where two hosts have one. Rely on the ratios within a block." }
+            p { "Figures printed in five papers on fast messages, above those of this run. The papers measured two machines joined by a wire; the commands of this page do so only between two hosts. Compare ratios within a block." }
             @if !curves.is_empty() {
-                h3 { "Curves of the papers, and where today’s are" }
+                h3 { "Curves of the papers, and the corresponding charts" }
                 div.scroll {
                     table.words {
                         thead { tr { th { "figure" } th { "then" } th { "now" } } }
                         tbody { @for curve in &curves {
-                            tr { td { (curve.source) } td { (bound(curve.then)) } td { a href=(format!("#{}", curve.chart)) { (curve.called) } } }
+                            tr { td { (curve.source) } td { (bound(curve.then)) } td { a href=(format!("#{}", curve.chart)) { (curve.label) } } }
                         } }
                     }
                 }
@@ -338,13 +338,13 @@ fn machine(run: &Report, label: &str) -> Markup {
         facts.push(("clock rate", format!("{mhz:.0} MHz")));
     }
     if let Some(steal) = around.steal_percent {
-        facts.push(("time stolen by others", format!("{steal:.1} %")));
+        facts.push(("steal time", format!("{steal:.1} %")));
     }
     let mitigations = around.mitigations.iter();
-    let told: Vec<String> = mitigations
-        .map(|(attack, told)| format!("{attack}: {told}"))
+    let mitigations: Vec<String> = mitigations
+        .map(|(attack, state)| format!("{attack}: {state}"))
         .collect();
-    facts.push(("mitigations", told.join("; ")));
+    facts.push(("mitigations", mitigations.join("; ")));
     let command = around.command.join(" ").replace(" \n ", "\n");
     html! {
         section {

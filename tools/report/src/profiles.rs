@@ -121,14 +121,14 @@ fn times(world: &World) -> Option<Figure> {
     let mut caption = format!("The processes compute {computed:.0} % of their time on average");
     if let Some((kind, part)) = kinds(world).first() {
         caption.push_str(&format!(
-            "; most of the rest, {:.0} %, goes to {kind}",
+            "; {kind} takes most of the rest, {:.0} %",
             part * 100.0
         ));
     }
     Some(Figure {
         name: "time",
         chart: Chart::Stacks(Stacks {
-            title: title("Where the time goes", world),
+            title: title("Time spent", world),
             across: "% of the time from MPI_Init to MPI_Finalize, by rank".into(),
             kinds: legend,
             rows,
@@ -175,8 +175,8 @@ fn bytes(world: &World) -> Option<Figure> {
             cells,
         }),
         caption: format!(
-            "{pairs} of {} pairs of processes exchange messages or reach each other's memory: {} in all, collective \
-             operations not counted.",
+            "{pairs} of {} pairs of processes exchange messages or access each other's memory: {} in total, without \
+             collective operations.",
             count * count,
             crate::units::bytes(sum)
         ),

@@ -15,7 +15,7 @@ const MICROS: f64 = 1e6;
 pub(crate) fn section(profile: &Profile) -> Markup {
     html! {
         section {
-            h2 { "What the program sends" }
+            h2 { "Messages of the program" }
             @for world in &profile.worlds {
                 p.answer { (bound(&sentence(world))) }
                 (sizes(world))
@@ -93,7 +93,7 @@ fn sizes(world: &World) -> Markup {
                     }
                 }
             }
-            p.facts { "By their size in bytes; collective operations as if made of messages in the plainest way." }
+            p.facts { "By size in bytes; collective operations are counted as the messages of a simple algorithm." }
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn of(row: &Row) -> Option<System> {
         "limit" if row.path != Path::Auto => limit(row.path),
         "limit" | "limit-single" | "udp" => return None,
         other if mpi::is_mpi(row) => {
-            let name = format!("{other}, {}", way(row.path));
+            let name = format!("{other}, {}", path_name(row.path));
             kernel(&name, other, Ink::System(4))
         }
         other => System {
@@ -56,7 +56,7 @@ pub(crate) fn portolan(path: Path) -> System {
         Path::Shm => "memory",
     };
     System {
-        name: format!("Portolan, {}", way(path)),
+        name: format!("Portolan, {}", path_name(path)),
         short: format!("P. {short}"),
         ink: ink(path),
         is_limit: false,
@@ -90,7 +90,7 @@ fn limit(path: Path) -> System {
 }
 
 /// Returns the name of a path in a sentence.
-pub(crate) fn way(path: Path) -> &'static str {
+pub(crate) fn path_name(path: Path) -> &'static str {
     match path {
         Path::Packet => "raw Ethernet",
         Path::Xdp => "AF_XDP",

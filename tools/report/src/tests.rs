@@ -111,7 +111,7 @@ fn assert_well_formed(text: &str) {
         }
         assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
     }
-    assert!(open.is_empty(), "left open: {open:?}");
+    assert!(open.is_empty(), "not closed: {open:?}");
 }
 
 #[test]
@@ -317,11 +317,11 @@ fn counts_are_listed_below_those_of_papers() {
         found.unwrap_or_else(|| panic!("no {title}")).now.clone()
     };
     assert_eq!(
-        now("How messages are cut"),
+        now("Fragmentation of messages"),
         [["Portolan over raw Ethernet, 2 KB", "1 KB", "2.0"]]
     );
     assert_eq!(
-        now("How often the guess is right"),
+        now("Share of right predictions"),
         [
             [
                 "Portolan over UDP, placement speculative",

@@ -3,15 +3,15 @@
 
 use super::canvas::Point;
 
-/// Moves the `wanted` positions apart by at least `gap`. It keeps their order, moves them as little
+/// Moves `positions` apart by at least `gap`. It keeps their order, moves them as little
 /// as possible, and stays within `from` and `to` if they fit.
-pub(super) fn spread(wanted: &[f64], gap: f64, (from, to): (f64, f64)) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
-    // Runs of touching names, each centred on the mean of its wanted positions.
+pub(super) fn spread(positions: &[f64], gap: f64, (from, to): (f64, f64)) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..positions.len()).collect();
+    order.sort_by(|a, b| positions[*a].total_cmp(&positions[*b]));
+    // Runs of touching names, each centred on the mean of its requested positions.
     let mut runs: Vec<(f64, Vec<usize>)> = Vec::new();
     for index in order {
-        runs.push((wanted[index].clamp(from, to), vec![index]));
+        runs.push((positions[index].clamp(from, to), vec![index]));
         while let [.., above, below] = &mut runs[..] {
             if below.0 - half(below.1.len(), gap) >= above.0 + half(above.1.len(), gap) {
                 break;
@@ -23,7 +23,7 @@ pub(super) fn spread(wanted: &[f64], gap: f64, (from, to): (f64, f64)) -> Vec<f6
             runs.pop();
         }
     }
-    let mut heights = vec![0.0; wanted.len()];
+    let mut heights = vec![0.0; positions.len()];
     for (middle, members) in runs {
         let mut at = middle - half(members.len(), gap) + gap / 2.0;
         for index in members {
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn labels_do_not_overlap_and_keep_their_order() {
-        let wanted = [100.0, 102.0, 101.0, 300.0, 395.0, 399.0];
-        let heights = spread(&wanted, 15.0, (10.0, 400.0));
+        let positions = [100.0, 102.0, 101.0, 300.0, 395.0, 399.0];
+        let heights = spread(&positions, 15.0, (10.0, 400.0));
         let mut sorted = heights.clone();
         sorted.sort_by(f64::total_cmp);
         assert!(

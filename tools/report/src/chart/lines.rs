@@ -143,9 +143,9 @@ impl<'a> Frame<'a> {
         let levels = [at - font * 0.8, at + font * 0.9];
         let areas = levels.into_iter().flat_map(|y| {
             const STEPS: u32 = 12;
-            let room = self.right - self.left - width;
+            let free = self.right - self.left - width;
             (0..=STEPS).map(move |step| {
-                let x = self.left + 4.0 + room * f64::from(step) / f64::from(STEPS);
+                let x = self.left + 4.0 + free * f64::from(step) / f64::from(STEPS);
                 (x, y - font * 0.6, x + width, y + font * 0.6)
             })
         });
@@ -203,9 +203,9 @@ impl<'a> Frame<'a> {
             }
         }
         let far: Vec<&Line> = far.into_iter().chain(stray).collect();
-        let wanted: Vec<f64> = far.iter().map(|line| last(line).1).collect();
+        let positions: Vec<f64> = far.iter().map(|line| last(line).1).collect();
         let within = (font * 0.8, self.bottom + font * 0.4);
-        let heights = spread(&wanted, font * 1.3, within);
+        let heights = spread(&positions, font * 1.3, within);
         for (line, height) in far.into_iter().zip(heights) {
             let end = last(&line);
             let moved = (height - end.1).abs() > font * 0.7 || !reaches(&line);

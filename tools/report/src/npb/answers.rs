@@ -52,20 +52,20 @@ pub(super) fn answers(npb: &Npb) -> Vec<String> {
             ));
         }
     }
-    let mut told = Vec::new();
+    let mut sentences = Vec::new();
     if !hardly.is_empty() {
-        told.push(format!(
+        sentences.push(format!(
             "On {most} processes the network between hosts hardly matters to {}.",
             hardly.join(" and ")
         ));
     }
     if !much.is_empty() {
-        told.push(format!(
+        sentences.push(format!(
             "It matters on {most} processes: {}.",
             much.join("; ")
         ));
     }
-    told
+    sentences
 }
 
 /// Returns one row per program, between hosts or within one.

@@ -62,7 +62,7 @@ fn sizes(npb: &Npb) -> Markup {
                     }
                 }
             }
-            p.facts { "Times of the programs: Portolan’s fastest path beside the MPI’s own TCP or memory. Below 1, the MPI’s own is faster. “Alike” is what cannot be told apart: the middle halves of the rounds overlap." }
+            p.facts { "Times of the programs: Portolan’s fastest path beside the MPI’s own TCP or memory. Below 1, the MPI’s own is faster. “Alike” means not distinguishable: the interquartile ranges of the rounds overlap." }
         }
     }
 }

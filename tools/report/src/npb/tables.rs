@@ -114,7 +114,13 @@ fn volume(npb: &Npb) -> Table {
     Table {
         title: format!("Messages and bytes on {} (Table 3)", on_most(npb)),
         source: PAPER,
-        head: vec!["program", "messages", "MB", "KB a message", "MB/s a process"],
+        head: vec![
+            "program",
+            "messages",
+            "MB",
+            "KB per message",
+            "MB/s per process",
+        ],
         then: words(&[
             ["IS, class B", "5,420", "1281.19", "242.05", "16.18"],
             ["MG, class B", "42,776", "667.25", "15.97", "1.74"],
@@ -135,9 +141,9 @@ fn volume(npb: &Npb) -> Table {
             ];
             Some([vec![exact(count)], figures.map(units::digits).to_vec()].concat())
         }),
-        caption: "The messages that collective operations are made of are among them, now in the \
-                  plainest way; the set-up before the timed part is counted, too. MB/s over the time \
-                  on the fastest network. Now MB and KB are 10⁶ and 10³ bytes; then a MB was 1024 KB."
+        caption: "They include the messages of collective operations, now as those of a simple \
+                  algorithm, and the set-up before the timed part. MB/s refers to the time on the \
+                  fastest network. Now MB and KB are 10⁶ and 10³ bytes; then a MB was 1024 KB."
             .into(),
     }
 }

@@ -65,12 +65,12 @@ fn answers_use_the_largest_process_count() {
         ]
     );
     let rows = beside(&measured(), false);
-    let told: Vec<_> = rows
+    let found: Vec<_> = rows
         .iter()
         .map(|row| [row.program, &row.ours, &row.own, &row.verdict, &row.over])
         .collect();
     assert_eq!(
-        told,
+        found,
         [
             ["IS", "250 ms", "400 ms", "1.60", "Portolan, raw Ethernet"],
             ["EP", "251 ms", "250 ms", "alike", "Portolan, raw Ethernet"]

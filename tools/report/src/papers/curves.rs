@@ -14,7 +14,7 @@ pub(crate) struct Curve {
     /// Name of the current chart.
     pub(crate) chart: &'static str,
     /// Title of the current chart.
-    pub(crate) called: &'static str,
+    pub(crate) label: &'static str,
 }
 
 const CURVES: [Curve; 13] = [
@@ -23,80 +23,80 @@ const CURVES: [Curve; 13] = [
         then: "end-to-end throughput up to 97 MB/s on the GNIC-II, 103 MB/s on the GA620 with long frames and \
                71 with standard ones; TCP 42 and 87",
         chart: "end-to-end",
-        called: "end-to-end throughput",
+        label: "end-to-end throughput",
     },
     Curve {
         source: "GAMMA, Figures 3 and 4",
         then: "the same peaks in streams of 10 MB, reached with shorter messages",
         chart: "throughput",
-        called: "streams by message size",
+        label: "streams by message size",
     },
     Curve {
         source: "GAMMA, Figure 5",
         then: "fragments shorter than a frame need be: 64 % more end-to-end throughput at 1388 B, on the GNIC-II",
         chart: "fragments-end-to-end",
-        called: "frames cut short: end-to-end throughput",
+        label: "shorter frames: end-to-end throughput",
     },
     Curve {
         source: "GAMMA, Figure 6",
         then: "the same fragments cost throughput in streams of 10 MB",
         chart: "fragments-stream",
-        called: "frames cut short: streams",
+        label: "shorter frames: streams",
     },
     Curve {
         source: "GM and BIP, Figure 4",
         then: "bytes into the adapter's memory: up to 256 B faster if the processor writes them, beyond if \
                the adapter fetches them, which costs more to begin with",
         chart: "moving",
-        called: "two ways to move a message within a host",
+        label: "two methods to move a message within a host",
     },
     Curve {
         source: "GM and BIP, Figure 5",
         then: "BIP and GM+ ahead up to 256 B, GM and GM+ from 4 KB on",
         chart: "throughput",
-        called: "streams by message size",
+        label: "streams by message size",
     },
     Curve {
         source: "GM and BIP, Figure 6",
         then: "BIP ahead of GM and GM+, which acknowledge",
         chart: "end-to-end",
-        called: "end-to-end throughput, there and back alternately",
+        label: "end-to-end throughput, alternating directions",
     },
     Curve {
         source: "GM and BIP, Figure 7",
         then: "acknowledgements cost GM its lead",
         chart: "bidir",
-        called: "both directions at once",
+        label: "both directions at once",
     },
     Curve {
         source: "GM and BIP, Figure 8",
         then: "BIP about 6 µs for short messages, GM+ 2 µs less than GM",
         chart: "latency",
-        called: "half round trips",
+        label: "half round trips",
     },
     Curve {
         source: "VIA under the NAS benchmarks, Figure 1",
         then: "latency of Giganet below that of Myrinet up to 28 B, both a tenth of Fast Ethernet's",
         chart: "latency",
-        called: "half round trips",
+        label: "half round trips",
     },
     Curve {
         source: "VIA under the NAS benchmarks, Figure 1",
         then: "bandwidth up to 10.5 MB/s by TCP, 11.2 by M-VIA, 98 on Giganet, 108 on Myrinet",
         chart: "end-to-end",
-        called: "end-to-end throughput",
+        label: "end-to-end throughput",
     },
     Curve {
         source: "Speculative defragmentation, Figures 1 and 5",
         then: "TCP 42 MB/s, 45 by speculation alone, 75 without any copy",
         chart: "stream",
-        called: "streams by setting",
+        label: "streams by setting",
     },
     Curve {
         source: "Speculative defragmentation, Table 1",
-        then: "75 MB/s undisturbed, 63 with one packet of ten from elsewhere",
+        then: "75 MB/s undisturbed, 63 with one foreign packet in ten",
         chart: "interference",
-        called: "streams under interference",
+        label: "streams under interference",
     },
 ];
 

@@ -75,7 +75,7 @@ fn mpi_latencies(data: &Data<'_>) -> Vec<Vec<String>> {
     let least = between.iter().map(|row| row.size).min();
     let mut rows: Vec<Vec<String>> = Vec::new();
     for row in between.into_iter().filter(|row| Some(row.size) == least) {
-        let name = mpi::called(row);
+        let name = mpi::label(row);
         if rows.iter().all(|known| known[0] != name) {
             let size = units::bytes(float(row.size));
             rows.push(vec![name, size, units::time(row.p50_us), "–".into()]);
@@ -114,9 +114,9 @@ pub(super) fn fragments(data: &Data<'_>) -> Option<Table> {
     rows.sort_by_key(|row| (row.path != Path::Packet, row.size));
     rows.dedup_by_key(|row| (row.path != Path::Packet, row.size));
     table(Table {
-        title: "How messages are cut".into(),
+        title: "Fragmentation of messages".into(),
         source: FRAGMENTS,
-        head: vec!["message", "bytes a piece", "pieces a message"],
+        head: vec!["message", "bytes per fragment", "fragments per message"],
         then: words(&[
             ["up to 512 B", "128 B", "1–4"],
             ["513 to 1664 B", "256 B", "3–7"],
@@ -128,7 +128,7 @@ pub(super) fn fragments(data: &Data<'_>) -> Option<Table> {
         now: rows.iter().filter_map(of).collect(),
         caption: "GAMMA cut short messages into several frames, so that adapter, bus and wire worked at \
                   once: 64 % more end-to-end throughput at 1388 B, and less in streams (its Figures 5 and \
-                  6; charts of frames cut short show it today). Now a piece is what the kernel is given at once, which cuts it into datagrams as long \
+                  6; charts of shorter frames show it today). Now a piece is what the kernel is given at once, which cuts it into datagrams as long \
                   as the MTU allows. Counted at the sender of a ping-pong, without what was sent again; \
                   acknowledgements that found no message to go with are among the pieces."
             .into(),

@@ -13,7 +13,7 @@ pub(crate) use curves::curves;
 
 use crate::data::Data;
 use crate::moving;
-use crate::systems::way;
+use crate::systems::path_name;
 use portolan_bench::{Metric, Path};
 
 /// A table with the printed figures above the current ones.
@@ -85,11 +85,11 @@ pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
         ),
         (
             is_cut,
-            "frames cut short: portolan bench pingpong stream --path udp --frame-len-max 512,1024 --vs tcp --size 64,1k,4k,64k,1M",
+            "shorter frames: portolan bench pingpong stream --path udp --frame-len-max 512,1024 --vs tcp --size 64,1k,4k,64k,1M",
         ),
         (
             moving::is_measured(data.report),
-            "two ways to move a message: portolan bench stream --path udp,shm --limits --size 64,256,1k,4k,16k,64k,1M",
+            "two methods to move a message: portolan bench stream --path udp,shm --limits --size 64,256,1k,4k,16k,64k,1M",
         ),
         (
             disturbed,
@@ -111,7 +111,7 @@ pub(crate) fn words<const N: usize>(rows: &[[&str; N]]) -> Vec<Vec<String>> {
 /// Returns a name such as `Portolan over UDP` or `TCP`.
 fn name((system, path): System) -> String {
     match system {
-        "portolan" => format!("Portolan over {}", way(path)),
+        "portolan" => format!("Portolan over {}", path_name(path)),
         _ => "TCP".into(),
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn wire(data: &Data<'_>) -> Option<Table> {
         ])
     };
     table(Table {
-        title: "What a stream gets of the wire".into(),
+        title: "Stream throughput relative to the link".into(),
         source: WIRE,
         head: vec!["system", "stream", "limit", "share"],
         then: words(&[["TCP, Gigabit Ethernet", "–", "1 Gb/s", "about 60 %"]]),

@@ -48,15 +48,15 @@ pub(super) fn copies(data: &Data<'_>) -> Option<Table> {
 }
 
 /// Returns Portolan's streams without loss, with the longest messages among the rows selected by
-/// `told`. Other streams may have longer messages.
-fn streams<'a>(data: &Data<'a>, told: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
+/// `is_selected`. Other streams may have longer messages.
+fn streams<'a>(data: &Data<'a>, is_selected: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
     let rows = data.report.results.iter().filter(|row| {
         row.metric == Metric::Stream
             && (row.system.as_str(), row.conditions.loss_ppm) == ("portolan", 0)
     });
     let size = rows
         .clone()
-        .filter(|row| told(row))
+        .filter(|row| is_selected(row))
         .map(|row| row.size)
         .max();
     rows.filter(|row| Some(row.size) == size).collect()
@@ -77,7 +77,7 @@ fn setting(row: &Row) -> String {
     plain.interfere = 0;
     let setting = plain.describe();
     let setting = if setting.is_empty() {
-        "as it chooses".into()
+        "auto".into()
     } else {
         setting
     };
@@ -115,9 +115,9 @@ pub(super) fn interference(data: &Data<'_>) -> Option<Table> {
         vec![setting(row), foreign, failed, units::rate(row.mbytes_per_s)]
     });
     table(Table {
-        title: "Packets from elsewhere among those of a stream".into(),
+        title: "Foreign packets among those of a stream".into(),
         source: INTERFERENCE,
-        head: vec!["system", "of 100,000 from elsewhere", "guesses that failed", "throughput"],
+        head: vec!["system", "foreign of 100,000", "wrong predictions", "throughput"],
         then: words(&[
             ["speculation", "0", "2", "75 MB/s"],
             ["speculation", "100", "15", "73 MB/s"],
@@ -148,16 +148,13 @@ pub(super) fn fallback(data: &Data<'_>) -> Option<Table> {
     let row = |name: &str, row: &Row| vec![name.to_owned(), units::rate(row.mbytes_per_s)];
     let mut now: Vec<Vec<String>> = Vec::new();
     if let (Some(bounced), Some(worst)) = (bounced, worst) {
-        now.extend(best.map(|best| row("all guesses right, or nearly", best)));
-        now.push(row("the receiver does not guess (bounce)", bounced));
-        let disturbed = format!(
-            "{} of 100,000 from elsewhere",
-            units::digits(foreign(worst))
-        );
+        now.extend(best.map(|best| row("all predictions right, or nearly", best)));
+        now.push(row("no prediction (bounce)", bounced));
+        let disturbed = format!("{} foreign of 100,000", units::digits(foreign(worst)));
         now.push(row(&disturbed, worst));
     }
     table(Table {
-        title: "When there is no guess, or a wrong one".into(),
+        title: "Without a prediction, or with a wrong one".into(),
         source: INTERFERENCE,
         head: vec!["receiver", "throughput"],
         then: words(&[
@@ -166,11 +163,11 @@ pub(super) fn fallback(data: &Data<'_>) -> Option<Table> {
                 "not prepared for fragments of the driver",
                 "slightly above 42 MB/s",
             ],
-            ["every guess wrong", "35 MB/s"],
+            ["every prediction wrong", "35 MB/s"],
         ]),
         now,
         caption:
-            "Then, a receiver whose every guess was wrong got a sixth less than one that did not guess; what wrong guesses cost now is the distance between today's rows."
+            "Then, a receiver with only wrong predictions had a sixth less throughput than one without predictions. The cost of wrong predictions now is the difference between today's rows."
                 .into(),
     })
 }
@@ -187,10 +184,7 @@ pub(super) fn success(data: &Data<'_>) -> Option<Table> {
         let (right, wrong) = guesses(row)?;
         let from = match row.conditions.interfere {
             0 => String::new(),
-            _ => format!(
-                ", {} of 100,000 from elsewhere",
-                units::digits(foreign(row))
-            ),
+            _ => format!(", {} foreign of 100,000", units::digits(foreign(row))),
         };
         Some(vec![
             format!("{}{from}", setting(row)),
@@ -200,7 +194,7 @@ pub(super) fn success(data: &Data<'_>) -> Option<Table> {
         ])
     });
     table(Table {
-        title: "How often the guess is right".into(),
+        title: "Share of right predictions".into(),
         source: SUCCESS,
         head: vec!["receiver", "could be", "were", "right"],
         then: words(&[

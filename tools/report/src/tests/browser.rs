@@ -17,24 +17,24 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 const WIDTHS: [u32; 2] = [390, 1280];
 /// Height of the frame in pixels. The layout covers the whole page regardless of the visible part.
 const HEIGHT: u32 = 2000;
-const LOOK: &str = include_str!("look.js");
-/// Markers around the results of `look.js`.
+const SCRIPT: &str = include_str!("layout.js");
+/// Markers around the results of `layout.js`.
 const FOUND: [&str; 2] = ["<pre id=\"found\">", "</pre>"];
 
 fn browser() -> Option<&'static str> {
     BROWSERS.into_iter().find(|name| {
         let mut version = Command::new(name);
         let version = version.arg("--version").stdin(Stdio::null());
-        version.output().is_ok_and(|told| told.status.success())
+        version.output().is_ok_and(|output| output.status.success())
     })
 }
 
 /// Returns the problems of `page` at `width`.
-fn look(browser: &str, room: &Path, page: &Path, width: u32, dark: bool) -> String {
-    let around = room.join("around.html");
+fn layout_problems(browser: &str, directory: &Path, page: &Path, width: u32, dark: bool) -> String {
+    let around = directory.join("around.html");
     let html = format!(
         "<!DOCTYPE html><meta charset=utf-8><iframe id=frame src=\"file://{}\" style=\"border:0;width:{width}px;\
-         height:{HEIGHT}px\"></iframe><pre id=found></pre><script>{LOOK}</script>",
+         height:{HEIGHT}px\"></iframe><pre id=found></pre><script>{SCRIPT}</script>",
         page.display()
     );
     fs::write(&around, html).unwrap();
@@ -54,7 +54,7 @@ fn look(browser: &str, room: &Path, page: &Path, width: u32, dark: bool) -> Stri
     command.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
     command.arg(format!(
         "--user-data-dir={}",
-        room.join("browser").display()
+        directory.join("browser").display()
     ));
     command.arg(format!("--window-size={},{HEIGHT}", width + 100));
     command.arg(format!("file://{}", around.display()));
@@ -72,7 +72,7 @@ fn look(browser: &str, room: &Path, page: &Path, width: u32, dark: bool) -> Stri
         .split(FOUND[0])
         .nth(1)
         .and_then(|rest| rest.split(FOUND[1]).next());
-    let found = found.unwrap_or_else(|| panic!("nothing was looked at: {log}"));
+    let found = found.unwrap_or_else(|| panic!("the page was not examined: {log}"));
     found
         .replace("&gt;", ">")
         .replace("&lt;", "<")
@@ -80,13 +80,13 @@ fn look(browser: &str, room: &Path, page: &Path, width: u32, dark: bool) -> Stri
 }
 
 /// Writes a page with all sections.
-fn written(room: &Path) -> PathBuf {
+fn written(directory: &Path) -> PathBuf {
     let material = Material {
         npbs: vec![crate::npb::tests::measured()],
         profiles: vec![serde_json::from_value(crate::profiles::tests::profile(3, 1000)).unwrap()],
         ..of(vec![serde_json::from_value(full()).unwrap()])
     };
-    let file = room.join("page.html");
+    let file = directory.join("page.html");
     fs::write(&file, page(&material)).unwrap();
     file
 }
@@ -97,14 +97,14 @@ fn page_fits_phone_and_desktop_in_light_and_dark_mode() {
         eprintln!("SKIPPED: no Chromium here (Debian's package chromium)");
         return;
     };
-    let room = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let page = match std::env::var_os("LOOK_AT_PAGE") {
         Some(file) => PathBuf::from(file).canonicalize().unwrap(),
-        None => written(room.path()),
+        None => written(directory.path()),
     };
     for width in WIDTHS {
         for dark in [false, true] {
-            let found = look(browser, room.path(), &page, width, dark);
+            let found = layout_problems(browser, directory.path(), &page, width, dark);
             assert_eq!(found, "nothing", "{width} px, dark: {dark}");
         }
     }
