@@ -71,7 +71,7 @@ pub struct Replayer {
 
 /// Minimum saving, as a share of the time, that justifies another network. The evaluation of VIA
 /// considers a network sufficient within 5 % of the best.
-const WORTH_IT: f64 = 0.05;
+const SAVING_MIN: f64 = 0.05;
 
 impl Replayer {
     /// Prepares the replay of a trace.
@@ -173,7 +173,7 @@ impl Prediction {
             first,
             |most, part| if part.0 > most.0 { part } else { most },
         );
-        if most.0 > WORTH_IT * self.seconds {
+        if most.0 > SAVING_MIN * self.seconds {
             most.1
         } else {
             Bound::Computing
@@ -188,7 +188,7 @@ pub fn smallest_sufficient(predictions: &[Prediction]) -> Option<&Prediction> {
     let best = predictions.iter().map(|one| one.seconds).reduce(f64::min)?;
     predictions
         .iter()
-        .find(|one| one.seconds <= best * (1.0 + WORTH_IT))
+        .find(|one| one.seconds <= best * (1.0 + SAVING_MIN))
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub enum NetworkError {
     Order(String),
     /// A figure is not a number, or a time that cannot be negative is negative.
     #[error(
-        "the network '{0}' has a time that is negative or not a number: only l_us may be below 0, and not by more than os_us + or_us"
+        "the network '{0}' has a time that is negative or not a number: only l_us may be negative, down to -(os_us + or_us)"
     )]
     Time(String),
 }
@@ -212,7 +212,7 @@ impl Network {
         let per_byte = FRAME_LEN as f64 / PAYLOAD_LEN as f64 * 8.0 / gigabits_per_s;
         Network {
             name: format!("{} over {} Gb/s", self.name, gigabits_per_s),
-            source: format!("{}, and the wire's time", self.source),
+            source: format!("{}, with the wire time added", self.source),
             points: self.points.iter().map(slowed).collect(),
             ns_per_byte: self.ns_per_byte.max(per_byte),
             ..self.clone()

@@ -77,11 +77,11 @@ enum Channel {
 #[non_exhaustive]
 pub enum TraceError {
     /// The trace has no process.
-    #[error("the trace has no process: was the program profiled with events?")]
+    #[error("the trace has no process: profile the program with --events")]
     Empty,
     /// A rank does not exist in the trace.
     #[error(
-        "process {process} names process {named}, but the trace has only {count}: a record is missing"
+        "process {process} refers to process {named}, but the trace has only {count}: a record is missing"
     )]
     Process {
         /// Process of the event.
@@ -93,7 +93,7 @@ pub enum TraceError {
     },
     /// Times decrease.
     #[error(
-        "event {event} of process {process} begins before the one before it ended, or ends before it begins: the record is damaged"
+        "event {event} of process {process} starts before the end of the previous one, or ends before its start: the record is damaged"
     )]
     Times {
         /// Process of the event.
@@ -103,7 +103,7 @@ pub enum TraceError {
     },
     /// A process waits for something that never happens.
     #[error(
-        "process {process} would wait for ever for process {other}: either events are missing, then profile it again with room for more, or the program relies on sends that return before they are received, and are too long for that on this network"
+        "process {process} would wait forever for process {other}: events are missing (profile it again with a larger --events), or the program relies on buffered sends that are too long for this network"
     )]
     Stuck {
         /// The waiting process.
@@ -125,7 +125,7 @@ impl Program {
         let mut builder = Builder::new(trace);
         for (process, run) in trace.processes.iter().enumerate() {
             check(trace, process)?;
-            let steps = Walk::new(&mut builder, process).go(&run.events, run.end_ns);
+            let steps = Converter::new(&mut builder, process).convert(&run.events, run.end_ns);
             builder.program.steps.push(steps);
         }
         Ok(builder.program)
@@ -186,7 +186,7 @@ struct Builder {
     program: Program,
     groups: BTreeMap<u32, Group>,
     /// Processes that call fences.
-    fencers: Vec<usize>,
+    fencing: Vec<usize>,
     /// Bytes of each broadcast or scatter at its root, by group and number of the operation.
     from_roots: HashMap<(u32, usize), u64>,
     /// Messages by sender, receiver and channel, with the number of sends and receives found so
@@ -212,7 +212,7 @@ impl Builder {
     fn new(trace: &Trace) -> Builder {
         let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
         let mut from_roots: HashMap<(u32, usize), u64> = HashMap::new();
-        let mut fencers = Vec::new();
+        let mut fencing = Vec::new();
         for (process, run) in trace.processes.iter().enumerate() {
             let mut operations: HashMap<u32, usize> = HashMap::new();
             for event in &run.events {
@@ -233,7 +233,7 @@ impl Builder {
                         *most = bytes.max(*most);
                         *number += 1;
                     }
-                    Action::Fence if fencers.last() != Some(&process) => fencers.push(process),
+                    Action::Fence if fencing.last() != Some(&process) => fencing.push(process),
                     _ => {}
                 }
             }
@@ -241,7 +241,7 @@ impl Builder {
         Builder {
             program: Program::default(),
             groups,
-            fencers,
+            fencing,
             from_roots,
             ends: HashMap::new(),
         }
@@ -287,7 +287,7 @@ impl Builder {
 }
 
 /// Conversion of one process's events.
-struct Walk<'a> {
+struct Converter<'a> {
     builder: &'a mut Builder,
     process: usize,
     steps: Vec<Step>,
@@ -299,9 +299,9 @@ struct Walk<'a> {
     fences: usize,
 }
 
-impl<'a> Walk<'a> {
-    fn new(builder: &'a mut Builder, process: usize) -> Walk<'a> {
-        Walk {
+impl<'a> Converter<'a> {
+    fn new(builder: &'a mut Builder, process: usize) -> Converter<'a> {
+        Converter {
             builder,
             process,
             steps: Vec::new(),
@@ -312,7 +312,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn go(mut self, events: &[Event], end_ns: u64) -> Vec<Step> {
+    fn convert(mut self, events: &[Event], end_ns: u64) -> Vec<Step> {
         let posted = posted(events);
         let mut last_ns = 0;
         let mut at = 0;
@@ -390,7 +390,7 @@ impl<'a> Walk<'a> {
             }
             Action::Flush => self.steps.push(Step::Flush),
             Action::Fence => self.fence(),
-            Action::Look => {}
+            Action::Poll => {}
         }
     }
 
@@ -442,7 +442,7 @@ impl<'a> Walk<'a> {
         self.steps.push(Step::Flush);
         let channel = Channel::Fence(self.fences);
         self.fences += 1;
-        let members = self.builder.fencers.clone();
+        let members = self.builder.fencing.clone();
         let member = Member {
             index: position(&members, self.process),
             count: members.len(),

@@ -40,7 +40,7 @@ struct Flight {
     /// Time when the receive was posted.
     posted_us: Option<f64>,
     /// Arrival time; only the receiver's work remains.
-    there_us: Option<f64>,
+    arrived_us: Option<f64>,
     /// Time when the sender's buffer is free.
     sent_us: Option<f64>,
 }
@@ -48,7 +48,7 @@ struct Flight {
 /// Work for a message that a process does within a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
-    /// Receiver: answer the announcement.
+    /// Receiver: grant the announced message.
     Grant,
     /// Sender: send the requested data.
     Data,
@@ -108,7 +108,7 @@ struct Process {
     next: usize,
     call: Call,
     /// Requests that arrived while it computed.
-    asked: Vec<(MessageIndex, Service)>,
+    deferred: Vec<(MessageIndex, Service)>,
     /// Time when its operations on remote memory are complete.
     remote_us: f64,
     end_us: Option<f64>,
@@ -163,7 +163,7 @@ impl<'a> Replay<'a> {
         while let Some(Reverse(Entry { at_us, due, .. })) = self.due.pop() {
             match due {
                 Due::Run(process) => self.step(process, at_us),
-                Due::Service(message, service) => self.ask(message, service, at_us),
+                Due::Service(message, service) => self.request(message, service, at_us),
             }
         }
     }
@@ -201,13 +201,13 @@ impl<'a> Replay<'a> {
         let program = self.program;
         let Some(step) = program.steps[process].get(self.processes[process].next) else {
             self.processes[process].end_us = Some(now_us);
-            // In MPI_Finalize, the process still answers.
+            // In MPI_Finalize, the process still serves requests.
             self.processes[process].call = Call::Ending;
             self.serve(process, now_us);
             return;
         };
         if let Step::Compute(us) = step {
-            self.go_on(process, now_us + us);
+            self.schedule_next(process, now_us + us);
             return;
         }
         self.serve(process, now_us);
@@ -215,11 +215,11 @@ impl<'a> Replay<'a> {
             Step::Compute(_) => {}
             Step::Send(message) => {
                 let free_us = self.begin(*message, now_us);
-                self.go_on(process, free_us);
+                self.schedule_next(process, free_us);
             }
             Step::Post(message) => {
                 self.post(*message, now_us);
-                self.go_on(process, now_us);
+                self.schedule_next(process, now_us);
             }
             Step::Wait(_) => {
                 self.processes[process].call = Call::Waiting { since_us: now_us };
@@ -227,24 +227,24 @@ impl<'a> Replay<'a> {
             }
             Step::Remote { to, bytes, returns } => {
                 let free_us = self.remote(process, (*to, *bytes, *returns), now_us);
-                self.go_on(process, free_us);
+                self.schedule_next(process, free_us);
             }
             Step::Flush => {
                 let done_us = self.processes[process].remote_us.max(now_us);
                 self.processes[process].call = Call::Ending;
-                self.go_on(process, done_us);
+                self.schedule_next(process, done_us);
             }
         }
     }
 
-    fn go_on(&mut self, process: usize, at_us: f64) {
+    fn schedule_next(&mut self, process: usize, at_us: f64) {
         self.processes[process].next += 1;
         self.schedule(at_us, Due::Run(process));
     }
 
     /// Serves the requests that arrived while this process computed.
     fn serve(&mut self, process: usize, now_us: f64) {
-        for (message, service) in std::mem::take(&mut self.processes[process].asked) {
+        for (message, service) in std::mem::take(&mut self.processes[process].deferred) {
             self.provide(message, service, now_us);
         }
     }
@@ -288,10 +288,10 @@ impl<'a> Replay<'a> {
         let (out, into) = self.ports(from, to);
         let leaves_us = now_us.max(out.out_us);
         out.out_us = leaves_us + cost.g_us;
-        let there_us = (leaves_us + cost.os_us + cost.l_us).max(leaves_us);
-        let there_us = there_us.max(into.in_us + cost.g_us);
-        into.in_us = there_us;
-        (leaves_us, there_us)
+        let arrived_us = (leaves_us + cost.os_us + cost.l_us).max(leaves_us);
+        let arrived_us = arrived_us.max(into.in_us + cost.g_us);
+        into.in_us = arrived_us;
+        (leaves_us, arrived_us)
     }
 
     fn is_long(&self, message: MessageIndex) -> bool {
@@ -305,9 +305,9 @@ impl<'a> Replay<'a> {
         let ends = self.program.messages[message.0];
         let cost = self.cost(message);
         if !self.is_long(message) {
-            let (_, there_us) = self.travel((ends.from, ends.to), cost, now_us);
+            let (_, arrived_us) = self.travel((ends.from, ends.to), cost, now_us);
             let flight = &mut self.flights[message.0];
-            flight.there_us = Some(there_us);
+            flight.arrived_us = Some(arrived_us);
             flight.sent_us = Some(now_us + cost.os_us);
             self.try_to_end_wait(ends.to);
             return now_us + cost.os_us;
@@ -335,7 +335,7 @@ impl<'a> Replay<'a> {
         let flight = &mut self.flights[message.0];
         flight.posted_us = Some(now_us);
         if !ends.has_send {
-            flight.there_us = Some(now_us);
+            flight.arrived_us = Some(now_us);
         }
         match flight.announced_us {
             // The receiver is in a call now.
@@ -350,7 +350,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Handles a request of a message, now or in the process's next call.
-    fn ask(&mut self, message: MessageIndex, service: Service, now_us: f64) {
+    fn request(&mut self, message: MessageIndex, service: Service, now_us: f64) {
         let ends = self.program.messages[message.0];
         let process = match service {
             Service::Grant => ends.to,
@@ -360,7 +360,7 @@ impl<'a> Replay<'a> {
         if by_itself || self.processes[process].call != Call::None {
             self.provide(message, service, now_us);
         } else {
-            self.processes[process].asked.push((message, service));
+            self.processes[process].deferred.push((message, service));
         }
     }
 
@@ -379,10 +379,10 @@ impl<'a> Replay<'a> {
                     l_us: (cost.l_us - announcement_us(&hint) - hint.delay_us()).max(0.0),
                     ..cost
                 };
-                let (_, there_us) = self.travel((ends.from, ends.to), data, now_us);
+                let (_, arrived_us) = self.travel((ends.from, ends.to), data, now_us);
                 let flight = &mut self.flights[message.0];
-                flight.there_us = Some(there_us);
-                flight.sent_us = Some(there_us);
+                flight.arrived_us = Some(arrived_us);
+                flight.sent_us = Some(arrived_us);
                 self.try_to_end_wait(ends.to);
                 self.try_to_end_wait(ends.from);
             }
@@ -398,16 +398,16 @@ impl<'a> Replay<'a> {
         let network = self.network(process, to);
         let cost = network.with(self.place.parts, bytes);
         let hint = network.with(self.place.parts, 0);
-        let (_, there_us) = if returns && to != process {
-            let (_, asked_us) = self.travel((process, to), hint, now_us);
-            self.travel((to, process), cost, asked_us)
+        let (_, arrived_us) = if returns && to != process {
+            let (_, requested_us) = self.travel((process, to), hint, now_us);
+            self.travel((to, process), cost, requested_us)
         } else {
             self.travel((process, to), cost, now_us)
         };
         // A write is complete when its acknowledgement has returned.
         let back_us = if returns { 0.0 } else { hint.delay_us() };
         let state = &mut self.processes[process];
-        state.remote_us = state.remote_us.max(there_us + cost.or_us + back_us);
+        state.remote_us = state.remote_us.max(arrived_us + cost.or_us + back_us);
         now_us + hint.os_us
     }
 
@@ -416,7 +416,7 @@ impl<'a> Replay<'a> {
     fn done_us(&self, part: Part) -> Option<f64> {
         match part {
             Part::Sent(message) => self.flights[message.0].sent_us,
-            Part::Received(message) => self.flights[message.0].there_us,
+            Part::Received(message) => self.flights[message.0].arrived_us,
         }
     }
 
@@ -443,11 +443,11 @@ impl<'a> Replay<'a> {
         }
         arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut work_us = since_us;
-        for (there_us, or_us) in arrivals {
-            work_us = work_us.max(there_us) + or_us;
+        for (arrived_us, or_us) in arrivals {
+            work_us = work_us.max(arrived_us) + or_us;
         }
         self.processes[process].call = Call::Ending;
-        self.go_on(process, free_us.max(work_us));
+        self.schedule_next(process, free_us.max(work_us));
     }
 }
 

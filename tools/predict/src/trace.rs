@@ -104,7 +104,7 @@ pub enum Action {
     /// Wait like `Flush`, but for the operations of all participating processes.
     Fence,
     /// Unsuccessful poll, or another call that moves no data.
-    Look,
+    Poll,
 }
 
 /// Data flow of a collective operation.

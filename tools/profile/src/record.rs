@@ -37,7 +37,7 @@ const EXTENSION: &str = "record";
 #[non_exhaustive]
 pub enum RecordError {
     /// The system refuses to read it.
-    #[error("{} cannot be read ({source}): name a directory that --keep left", path.display())]
+    #[error("{} cannot be read ({source}): specify a directory written by --keep", path.display())]
     Unreadable {
         /// The file or directory.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum RecordError {
         path: PathBuf,
     },
     /// The file is not a record.
-    #[error("{} is no record of an MPI process: `portolan profile --keep` writes them", path.display())]
+    #[error("{} is not a record of an MPI process: `portolan profile --keep` writes records", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -69,14 +69,14 @@ pub enum RecordError {
         path: PathBuf,
     },
     /// Calls of one process overlap.
-    #[error("the threads of the process that left {} called MPI at the same time: such a program \
+    #[error("the threads of the process of {} called MPI at the same time: such a program \
              cannot be replayed", path.display())]
     Concurrent {
         /// The file.
         path: PathBuf,
     },
     /// The record has this layout, but its contents are inconsistent.
-    #[error("{} is damaged, or of a machine of another byte order ({what}): profile the program again",
+    #[error("{} is damaged, or has another byte order ({what}): profile the program again",
             path.display())]
     Damaged {
         /// The file.
@@ -287,20 +287,20 @@ impl Record {
 /// Checks the header before any table is read.
 fn check(header: &RawHeader) -> Result<(), &'static str> {
     if header.rank_count == 0 || header.rank_count > RANKS_MAX {
-        return Err("its number of processes cannot be");
+        return Err("invalid number of processes");
     }
     if header.rank >= header.rank_count {
-        return Err("its rank is none of its job");
+        return Err("its rank is not below the number of processes");
     }
     if header.op_count > OPS_MAX || header.running > header.op_count {
-        return Err("it has more operations than MPI");
+        return Err("too many operations");
     }
     if header.ticks_per_s == 0 {
-        return Err("its clock stands still");
+        return Err("invalid clock rate");
     }
     let known = FINALIZED | ABORTED | SEVERAL_HOSTS | SEVERAL_THREADS;
     if header.flags & !known != 0 {
-        return Err("it has flags that mean nothing");
+        return Err("unknown flags");
     }
     Ok(())
 }
@@ -366,13 +366,13 @@ impl<'a> Source<'a> {
         let end = table_len.and_then(|len| offset.checked_add(len));
         let fits = table_len.filter(|_| end.is_some_and(|end| end <= self.len));
         let Some(len) = fits.and_then(|len| usize::try_from(len).ok()) else {
-            return Err(self.damaged("it ends before its tables do"));
+            return Err(self.damaged("it is shorter than its tables"));
         };
         let mut bytes = vec![0; len];
         match self.file.read_exact_at(&mut bytes, offset) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Err(self.damaged("it was cut while it was read"));
+                return Err(self.damaged("it became shorter while it was read"));
             }
             Err(source) => {
                 return Err(RecordError::Unreadable {

@@ -20,7 +20,9 @@ pub struct Request {
 
 /// Invalid value of [`VARIABLE`].
 #[derive(Debug, PartialEq, Eq, Error)]
-#[error("{VARIABLE}={value}: EVENTS:DIRECTORY is expected; unset it, `portolan profile` sets it")]
+#[error(
+    "{VARIABLE}={value}: expected EVENTS:DIRECTORY; unset it, because `portolan profile` sets it"
+)]
 pub struct BadRequest {
     value: String,
 }
@@ -61,8 +63,8 @@ mod tests {
         };
         assert_eq!(request.to_string().parse(), Ok(request));
         for bad in ["", "1000", "/tmp", "x:/tmp", "5:tmp", "-1:/tmp"] {
-            let told = bad.parse::<Request>().unwrap_err().to_string();
-            assert!(told.contains(bad) && told.contains("unset it"), "{told}");
+            let error = bad.parse::<Request>().unwrap_err().to_string();
+            assert!(error.contains(bad) && error.contains("unset it"), "{error}");
         }
     }
 }

@@ -53,7 +53,7 @@ impl Run {
             let dropped = record.events.dropped;
             if dropped > 0 {
                 notes.push(format!(
-                    "{dropped} events of process {} had no room: profile again with more --events",
+                    "{dropped} events of process {} were dropped: profile again with a larger --events",
                     record.rank
                 ));
             }
@@ -61,7 +61,7 @@ impl Run {
         let is_missing = |rank: &u32| records.iter().all(|record| record.rank != *rank);
         for rank in (0..first.rank_count).filter(is_missing) {
             notes.push(format!(
-                "process {rank} left no record: it is taken as doing nothing"
+                "process {rank} wrote no record: it is treated as idle"
             ));
         }
         Ok(Run {
@@ -144,7 +144,7 @@ fn action(call: &Call, name: &str) -> Action {
         },
         _ if name == "Win_fence" => Action::Fence,
         _ if waits_for_remote(name) => Action::Flush,
-        _ => Action::Look,
+        _ => Action::Poll,
     }
 }
 
@@ -248,17 +248,17 @@ mod tests {
         let (runs, _) = read_runs(directory.path()).unwrap();
         let notes = runs[0].notes.join("; ");
         assert!(
-            notes.contains("7 events of process 0 had no room"),
+            notes.contains("7 events of process 0 were dropped"),
             "{notes}"
         );
-        assert!(notes.contains("process 1 left no record"), "{notes}");
+        assert!(notes.contains("process 1 wrote no record"), "{notes}");
     }
 
     #[test]
     fn records_without_events_are_rejected() {
         let directory = directory_of([record_with(0, &[]), record_with(1, &[])]);
-        let told = read_runs(directory.path()).unwrap_err().to_string();
-        assert!(told.contains("--events"), "{told}");
+        let error = read_runs(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("--events"), "{error}");
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
             assert_eq!(shape(bare(name)), expected, "{name}");
         }
         assert!(returns(bare("MPI_Rget_c")) && !returns(bare("MPI_Rput")));
-        let called = |name: &str| {
+        let action_of = |name: &str| {
             let call = Call {
                 start_ns: 0,
                 end_ns: 1,
@@ -291,8 +291,8 @@ mod tests {
             };
             action(&call, bare(name))
         };
-        assert_eq!(called("MPI_Win_fence"), Action::Fence);
-        assert_eq!(called("MPI_Win_unlock_all"), Action::Flush);
-        assert_eq!(called("MPI_Wait"), Action::Look);
+        assert_eq!(action_of("MPI_Win_fence"), Action::Fence);
+        assert_eq!(action_of("MPI_Win_unlock_all"), Action::Flush);
+        assert_eq!(action_of("MPI_Wait"), Action::Poll);
     }
 }

@@ -70,19 +70,19 @@ pub struct Compiler {
 pub enum ShimError {
     /// The user has no cache directory.
     #[error(
-        "neither XDG_CACHE_HOME nor HOME names a directory to keep the library that counts in; set one"
+        "neither XDG_CACHE_HOME nor HOME names a cache directory for the profiling library; set one of them"
     )]
     NoDirectory,
     /// The directory has a character that separates the entries of LD_PRELOAD.
-    #[error("{} has a space or a colon in its name, which LD_PRELOAD cannot hold; name another \
-             directory in XDG_CACHE_HOME", directory.display())]
+    #[error("the path {} has a space or a colon, which LD_PRELOAD does not support; set \
+             XDG_CACHE_HOME to another directory", directory.display())]
     Unloadable {
         /// Cache directory.
         directory: PathBuf,
     },
     /// The system refuses to write it.
-    #[error("the library that counts cannot be written to {} ({source}); make it writable, or name \
-             another directory in XDG_CACHE_HOME", directory.display())]
+    #[error("the profiling library cannot be written to {} ({source}); make it writable, or set \
+             XDG_CACHE_HOME to another directory", directory.display())]
     Unwritable {
         /// Cache directory.
         directory: PathBuf,
@@ -90,7 +90,7 @@ pub enum ShimError {
         source: io::Error,
     },
     /// The compiler does not start.
-    #[error("{} does not start ({source}): install the compiler of this MPI", command.display())]
+    #[error("{} cannot be started ({source}): install the compiler of this MPI", command.display())]
     NoCompiler {
         /// Command of the compiler.
         command: PathBuf,
@@ -98,7 +98,7 @@ pub enum ShimError {
         source: io::Error,
     },
     /// The compiler reports an error.
-    #[error("{} does not build the library that counts ({complaint}): install the compiler and the \
+    #[error("{} cannot build the profiling library ({complaint}): install the compiler and the \
              headers of this MPI", command.display())]
     Refused {
         /// Command of the compiler.
@@ -142,13 +142,13 @@ fn library_in(directory: &Path, compiler: &Compiler) -> Result<PathBuf, ShimErro
         source,
     };
     fs::create_dir_all(directory).map_err(unwritable)?;
-    let room = TempDir::with_prefix_in(".build-", directory).map_err(unwritable)?;
+    let build = TempDir::with_prefix_in(".build-", directory).map_err(unwritable)?;
     for (name, text) in SOURCES {
-        fs::write(room.path().join(name), text).map_err(unwritable)?;
+        fs::write(build.path().join(name), text).map_err(unwritable)?;
     }
-    compile(compiler, room.path())?;
+    compile(compiler, build.path())?;
     // A concurrent build produces the same file.
-    fs::rename(room.path().join("shim.so"), &file).map_err(unwritable)?;
+    fs::rename(build.path().join("shim.so"), &file).map_err(unwritable)?;
     Ok(file)
 }
 
@@ -177,10 +177,10 @@ fn key(compiler: &Compiler) -> String {
     key
 }
 
-/// Compiles `shim.so` in `room`, which contains the sources.
-fn compile(compiler: &Compiler, room: &Path) -> Result<(), ShimError> {
+/// Compiles `shim.so` in `directory`, which contains the sources.
+fn compile(compiler: &Compiler, directory: &Path) -> Result<(), ShimError> {
     let mut command = Command::new(&compiler.command);
-    command.args(FLAGS).current_dir(room);
+    command.args(FLAGS).current_dir(directory);
     if compiler.is_open_mpi {
         command.arg("-DWANT_OPEN_MPI");
     }
@@ -201,11 +201,14 @@ fn compile(compiler: &Compiler, room: &Path) -> Result<(), ShimError> {
 }
 
 /// Returns the most relevant line of the compiler's output.
-fn complaint(said: &str) -> String {
-    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.clone().next().unwrap_or("it says nothing");
-    let telling = lines.find(|line| line.contains("error") || line.contains("not found"));
-    telling.unwrap_or(first).to_owned()
+fn complaint(output: &str) -> String {
+    let mut lines = output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let first = lines.clone().next().unwrap_or("no error message");
+    let error = lines.find(|line| line.contains("error") || line.contains("not found"));
+    error.unwrap_or(first).to_owned()
 }
 
 #[cfg(test)]
@@ -243,14 +246,14 @@ mod tests {
 
     #[test]
     fn library_is_built_once_per_mpi() {
-        let room = tempfile::tempdir().unwrap();
-        let cache = room.path().join("cache");
-        let log = room.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
+        let log = directory.path().join("log");
         let script = format!(
             "echo \"$@\" >> {}; test \"$1\" = -show || {{ echo > shim.so; }}",
             log.display()
         );
-        let mut mpicc = compiler(room.path(), &script);
+        let mut mpicc = compiler(directory.path(), &script);
         let first = library_in(&cache, &mpicc).unwrap();
         assert!(first.is_file());
         assert_eq!(library_in(&cache, &mpicc).unwrap(), first);
@@ -266,25 +269,25 @@ mod tests {
 
     #[test]
     fn compiler_error_is_quoted_and_leaves_no_file() {
-        let room = tempfile::tempdir().unwrap();
-        let cache = room.path().join("cache");
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
         let script = "echo 'In file x:' >&2; echo 'x.c:1: error: no mpi.h' >&2; exit 1";
-        let told = library_in(&cache, &compiler(room.path(), script))
+        let error = library_in(&cache, &compiler(directory.path(), script))
             .unwrap_err()
             .to_string();
-        assert!(told.contains("(x.c:1: error: no mpi.h)"), "{told}");
+        assert!(error.contains("(x.c:1: error: no mpi.h)"), "{error}");
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
 
         let none = Compiler {
-            command: room.path().join("none"),
+            command: directory.path().join("none"),
             is_open_mpi: true,
             version: String::new(),
         };
-        let told = library_in(&cache, &none).unwrap_err().to_string();
-        assert!(told.contains("does not start"), "{told}");
-        let spaced = room.path().join("a b");
-        let told = library_in(&spaced, &none).unwrap_err().to_string();
-        assert!(told.contains("XDG_CACHE_HOME"), "{told}");
+        let error = library_in(&cache, &none).unwrap_err().to_string();
+        assert!(error.contains("cannot be started"), "{error}");
+        let spaced = directory.path().join("a b");
+        let error = library_in(&spaced, &none).unwrap_err().to_string();
+        assert!(error.contains("XDG_CACHE_HOME"), "{error}");
     }
 
     #[test]

@@ -97,10 +97,7 @@ fn sizes(text: &mut String, world: &World) {
         .map(|((a, b), c)| a.saturating_add(*b).saturating_add(*c))
         .collect();
     row("all", &sums);
-    let _ = writeln!(
-        text,
-        "(*) as the messages that these operations are in the plainest way"
-    );
+    let _ = writeln!(text, "(*) counted as the messages of a simple algorithm");
 }
 
 /// Writes the equivalent of Table 3 of the NPB paper.
@@ -277,13 +274,13 @@ fn processes(text: &mut String, world: &World) {
         }
         text.push('\n');
     }
-    left_out(text, world.processes.len(), "processes");
+    note_omitted_rows(text, world.processes.len(), "processes");
 }
 
 /// Writes a note if a table of `count` rows is incomplete.
-fn left_out(text: &mut String, count: usize, what: &str) {
+fn note_omitted_rows(text: &mut String, count: usize, what: &str) {
     if count > ROWS_MAX {
-        let _ = writeln!(text, "… {count} {what} in all: --json has them");
+        let _ = writeln!(text, "… {count} {what} in total; --json has all");
     }
 }
 
@@ -319,7 +316,7 @@ fn pairs(text: &mut String, world: &World) {
             number(peer.one_sided.bytes) / MEGA
         );
     }
-    left_out(text, pairs.len(), "pairs");
+    note_omitted_rows(text, pairs.len(), "pairs");
 }
 
 /// Writes the functions with the most time over all processes.
@@ -350,7 +347,7 @@ fn functions(text: &mut String, world: &World) {
             number(*bytes) / MEGA
         );
     }
-    left_out(text, sums.len(), "functions");
+    note_omitted_rows(text, sums.len(), "functions");
 }
 
 /// Writes the processes that did not finalize, and those without a record.
@@ -367,14 +364,14 @@ fn endings(text: &mut String, world: &World) {
         };
         let _ = writeln!(
             text,
-            "rank {} {how}{place}: its figures go up to its last call",
+            "rank {} {how}{place}: its figures extend to its last call",
             process.rank
         );
     }
     if world.processes.iter().any(|process| process.has_threads) {
         let _ = writeln!(
             text,
-            "several threads may call MPI here: their times are added up, and computation is what is left"
+            "several threads may call MPI: their times are summed, and computation is the remaining time"
         );
     }
     if let [first, ..] = world.missing.as_slice() {

@@ -133,7 +133,7 @@ fn read(bytes: &[u8]) -> Result<Record, RecordError> {
 }
 
 /// Returns the error for a record after `change`.
-fn told(change: impl FnOnce(&mut Vec<u8>)) -> String {
+fn error_of(change: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut bytes = record_of(0);
     change(&mut bytes);
     read(&bytes).unwrap_err().to_string()
@@ -182,10 +182,15 @@ fn killed_process_counts_until_its_last_event() {
 
 #[test]
 fn file_that_is_no_record_is_rejected() {
-    assert!(read(b"").unwrap_err().to_string().contains("is no record"));
-    assert!(told(|bytes| put(bytes, 0, b"\x7fELF")).contains("is no record"));
-    assert!(told(|bytes| bytes[7] = b'2').contains("another version"));
-    assert!(told(|bytes| put(bytes, 0, &[0; 8])).contains("ended in MPI_Init"));
+    assert!(
+        read(b"")
+            .unwrap_err()
+            .to_string()
+            .contains("is not a record")
+    );
+    assert!(error_of(|bytes| put(bytes, 0, b"\x7fELF")).contains("is not a record"));
+    assert!(error_of(|bytes| bytes[7] = b'2').contains("another version"));
+    assert!(error_of(|bytes| put(bytes, 0, &[0; 8])).contains("ended in MPI_Init"));
     let directory = tempfile::tempdir().unwrap();
     let absent = Record::read(&directory.path().join("no.record")).unwrap_err();
     assert!(absent.to_string().contains("cannot be read"), "{absent}");
@@ -218,8 +223,8 @@ fn inconsistent_header_is_rejected() {
         (at::TICKS_PER_S, 0),
     ];
     for (place, value) in cases {
-        let told = told(|bytes| put_u64(bytes, place, value));
-        assert!(told.contains("is damaged"), "{place}: {told}");
+        let error = error_of(|bytes| put_u64(bytes, place, value));
+        assert!(error.contains("is damaged"), "{place}: {error}");
     }
     for (place, value) in [
         (at::RANK, 2),
@@ -227,8 +232,8 @@ fn inconsistent_header_is_rejected() {
         (at::RANK_COUNT, u32::MAX),
         (at::FLAGS, 64),
     ] {
-        let told = told(|bytes| put_u32(bytes, place, value));
-        assert!(told.contains("is damaged"), "{place}: {told}");
+        let error = error_of(|bytes| put_u32(bytes, place, value));
+        assert!(error.contains("is damaged"), "{place}: {error}");
     }
 }
 

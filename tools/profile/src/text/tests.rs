@@ -59,8 +59,8 @@ fn tables_show_counts_sizes_shares_and_rates() {
 #[test]
 fn processes_without_a_record_are_named() {
     let text = render(&profile(&[1]));
-    let told = "1 process of 2 left no record, rank 0 first";
-    assert!(text.contains(told), "{text}");
+    let expected = "1 process of 2 left no record, rank 0 first";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
