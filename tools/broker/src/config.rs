@@ -81,7 +81,9 @@ impl TryFrom<String> for Account {
     fn try_from(name: String) -> Result<Self, Self::Error> {
         match User::from_name(&name).ok().flatten() {
             None => Err("this host has no such user"),
-            Some(user) if user.uid.is_root() => Err("root gives nothing up; `nobody` will do"),
+            Some(user) if user.uid.is_root() => {
+                Err("root keeps all privileges; use another user, such as `nobody`")
+            }
             Some(user) => Ok(Account {
                 uid: user.uid.as_raw(),
                 gid: user.gid.as_raw(),
@@ -100,7 +102,7 @@ impl TryFrom<Vec<String>> for Groups {
 
     fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
         if names.is_empty() {
-            return Err("nobody could use it; name groups, or \"*\" for everyone");
+            return Err("no user could use it; list groups, or \"*\" for all users");
         }
         if names.iter().any(|name| name == EVERYONE) {
             return Ok(Groups(None));
@@ -152,24 +154,24 @@ impl Config {
         let config: Config = toml::from_str(text)?;
         let wrong = |field, why| Err(ConfigError::Value { field, why });
         if config.nic.is_empty() {
-            return wrong("[[nic]]", "add one, with `interface` and `groups`");
+            return wrong("[[nic]]", "add a section with `interface` and `groups`");
         }
         if !config.socket.starts_with(['/', '@']) || config.socket.len() < 2 {
-            return wrong("socket", "a whole path, or @NAME");
+            return wrong("socket", "specify an absolute path, or @NAME");
         }
         if config.quota.sockets == 0 {
-            return wrong("sockets", "at least 1");
+            return wrong("sockets", "must be at least 1");
         }
         let mut names = HashSet::new();
         for nic in &config.nic {
             if !lease::is_name(nic.interface.as_bytes()) {
-                return wrong("interface", "a name as `ip link` lists them");
+                return wrong("interface", "specify a name that `ip link` lists");
             }
             if !names.insert(&nic.interface) {
-                return wrong("interface", "one is named twice");
+                return wrong("interface", "an interface is listed twice");
             }
             if !(1..=ENDPOINTS_MAX).contains(&nic.endpoints) {
-                return wrong("endpoints", "from 1 to 4096");
+                return wrong("endpoints", "must be from 1 to 4096");
             }
         }
         Ok(config)
@@ -208,7 +210,7 @@ mod tests {
         assert!(error_of(&format!("socket = 'here'\n{nic}")).contains("socket"));
         assert!(error_of(&format!("{nic}{nic}")).contains("twice"));
         assert!(error_of(&format!("{nic}endpoints = 0")).contains("4096"));
-        assert!(error_of("[[nic]]\ninterface = 'eth0'\ngroups = []").contains("nobody could"));
+        assert!(error_of("[[nic]]\ninterface = 'eth0'\ngroups = []").contains("no user could"));
         let unknown = "[[nic]]\ninterface = 'eth0'\ngroups = ['no-such-group']";
         assert!(error_of(unknown).contains("no such group"));
         let named = "[[nic]]\ninterface = 'a/b'\ngroups = ['*']";

@@ -31,20 +31,20 @@ pub(crate) fn become_user(user: Account) -> io::Result<()> {
     setgroups(&[])?;
     setresgid(gid, gid, gid)?;
     setresuid(uid, uid, uid)?;
-    keep(&PREPARING)
+    restrict_to(&PREPARING)
 }
 
 /// Reduces the calling thread's capabilities to those for serving.
-pub(crate) fn keep_serving() -> io::Result<()> {
-    keep(&SERVING)
+pub(crate) fn keep_serving_capabilities() -> io::Result<()> {
+    restrict_to(&SERVING)
 }
 
 /// Drops all capabilities of the calling thread.
-pub(crate) fn keep_nothing() -> io::Result<()> {
-    keep(&[])
+pub(crate) fn drop_capabilities() -> io::Result<()> {
+    restrict_to(&[])
 }
 
-fn keep(kept: &[Capability]) -> io::Result<()> {
+fn restrict_to(kept: &[Capability]) -> io::Result<()> {
     let kept: CapsHashSet = kept.iter().copied().collect();
     caps::clear(None, CapSet::Inheritable).map_err(failed)?;
     caps::set(None, CapSet::Effective, &kept).map_err(failed)?;

@@ -65,21 +65,21 @@ impl Nic {
     /// Prepares a NIC.
     pub(crate) fn prepare(config: NicConfig) -> io::Result<Nic> {
         let (work, todo) = sync_channel(0);
-        let (tell, told) = sync_channel(1);
+        let (reply, replies) = sync_channel(1);
         let (name, endpoints) = (config.interface.clone(), config.endpoints);
         let serve = move || {
             let inside = Inside::prepare(&name, endpoints);
-            match inside.and_then(|inside| confine::keep_serving().map(|()| inside)) {
+            match inside.and_then(|inside| confine::keep_serving_capabilities().map(|()| inside)) {
                 Ok(inside) => {
-                    let _ = tell.send(Ok((inside.mac, inside.macvlan.mtu)));
+                    let _ = reply.send(Ok((inside.mac, inside.macvlan.mtu)));
                     todo.iter().for_each(|work: Work| work(&inside));
                 }
-                Err(error) => drop(tell.send(Err(error))),
+                Err(error) => drop(reply.send(Err(error))),
             }
         };
         let thread = thread::Builder::new().name(config.interface.clone());
         thread.spawn(serve)?;
-        let (mac, mtu) = told.recv().map_err(gone)??;
+        let (mac, mtu) = replies.recv().map_err(ended)??;
         Ok(Nic {
             config,
             mac,
@@ -102,21 +102,21 @@ impl Nic {
     }
 
     /// Runs `work` on the thread in the namespace and returns its result.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inside) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let (tell, told) = sync_channel(1);
+        let (reply, replies) = sync_channel(1);
         let work: Work = Box::new(move |inside| {
-            let _ = tell.send(work(inside));
+            let _ = reply.send(work(inside));
         });
-        self.work.send(work).map_err(gone)?;
-        told.recv().map_err(gone)?
+        self.work.send(work).map_err(ended)?;
+        replies.recv().map_err(ended)?
     }
 }
 
-fn gone<E>(_: E) -> io::Error {
-    io::Error::other("the thread of the NIC ended")
+fn ended<E>(_: E) -> io::Error {
+    io::Error::other("the thread of the NIC has ended")
 }
 
 impl Inside {

@@ -157,9 +157,9 @@ fn add_rule(batch: &mut Chained<'_>, mac: MacAddr) {
         .push_table(TABLE)
         .push_chain(CHAIN)
         .nested_expressions();
-    let mut wanted = [0; 14];
-    wanted[6..12].copy_from_slice(&mac.0);
-    wanted[12..].copy_from_slice(&ETHER_TYPE.to_be_bytes());
+    let mut expected = [0; 14];
+    expected[6..12].copy_from_slice(&mac.0);
+    expected[12..].copy_from_slice(&ETHER_TYPE.to_be_bytes());
     let list = list
         .nested_elem()
         .nested_data_payload()
@@ -177,7 +177,7 @@ fn add_rule(batch: &mut Chained<'_>, mac: MacAddr) {
         .push_sreg(Registers::Reg3200 as u32)
         .push_op(CmpOps::Eq as u32)
         .nested_data()
-        .push_value(&wanted)
+        .push_value(&expected)
         .end_nested()
         .end_nested()
         .end_nested()

@@ -28,19 +28,19 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Extra connections per user beyond those with sockets, because the processes of a job connect at
 /// once.
-const CONNECTIONS_SPARE: u32 = 64;
+const CONNECTIONS_EXTRA: u32 = 64;
 
 /// Maximum connections of all users: descriptors of about 1 KiB each.
 const CONNECTIONS_MAX: usize = 8192;
 
 /// Descriptors for other purposes: the listener, the namespaces, the log.
-const DESCRIPTORS_SPARE: u64 = 64;
+const DESCRIPTORS_RESERVED: u64 = 64;
 
 /// Maximum connections accepted before existing ones are served.
 const ACCEPTS_MAX: usize = 64;
 
 /// Interval for closing idle connections and freeing endpoints, without other events.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// First epoll token of a connection.
 const TOKEN_FIRST: u64 = 1;
@@ -67,7 +67,7 @@ pub struct Broker {
     next_token: u64,
     clients_max: usize,
     /// Sockets with closed connections that may still exist in the kernel.
-    gone: Vec<Leased>,
+    closing: Vec<Leased>,
 }
 
 /// A client connection.
@@ -95,10 +95,10 @@ impl Broker {
     /// See [`BrokerError`].
     pub fn prepare(config: Config, activated: bool) -> Result<Broker, BrokerError> {
         let listener = listen(&config, activated)?;
-        let confine = |give_up: io::Result<()>| {
-            give_up.map_err(failed(
-                "give privileges up",
-                "start it as root, with capabilities",
+        let confine = |dropped: io::Result<()>| {
+            dropped.map_err(failed(
+                "drop privileges",
+                "start it as root, with all capabilities",
             ))
         };
         confine(confine::become_user(config.user))?;
@@ -114,10 +114,11 @@ impl Broker {
             log::info!("{name} is served from {mac}, {} endpoints", nic.endpoints);
             nics.push(prepared);
         }
-        let limits = "check the limits of descriptors (`ulimit -n`)";
-        let clients_max = raise_descriptors().map_err(failed("have descriptors", limits))?;
+        let limits = "check the limit of open files (`ulimit -n`)";
+        let clients_max =
+            raise_descriptors().map_err(failed("raise the limit of open files", limits))?;
         let epoll = Epoll::new().map_err(failed("wait for requests", limits))?;
-        confine(confine::keep_nothing())?;
+        confine(confine::drop_capabilities())?;
         confine(confine::filter_calls())?;
         Ok(Broker {
             owns_name: !activated && !config.socket.starts_with('@'),
@@ -128,7 +129,7 @@ impl Broker {
             clients: BTreeMap::new(),
             next_token: TOKEN_FIRST,
             clients_max,
-            gone: Vec::new(),
+            closing: Vec::new(),
         })
     }
 
@@ -140,7 +141,7 @@ impl Broker {
         let fds = [stop, self.listener.as_fd(), self.epoll.as_fd()].map(|fd| fd.as_raw_fd());
         let mut ready = Vec::new();
         while readiness(stop) == Readiness::default() {
-            wait_readable(&fds, LOOK_INTERVAL)?;
+            wait_readable(&fds, POLL_INTERVAL)?;
             self.accept();
             ready.clear();
             self.epoll.poll(&mut ready)?;
@@ -179,7 +180,7 @@ impl Broker {
     }
 
     fn may_connect(&self, uid: u32) -> Result<(), Refusal> {
-        let max = self.config.quota.sockets.saturating_add(CONNECTIONS_SPARE);
+        let max = self.config.quota.sockets.saturating_add(CONNECTIONS_EXTRA);
         let own = self.clients.values().filter(|client| client.uid == uid);
         if own.count() >= max as usize || self.clients.len() >= self.clients_max {
             return Err(Refusal::Connections(max.into()));
@@ -197,7 +198,7 @@ impl Broker {
             Ok(None) if !ready.hung_up => Ok(()),
             Ok(Some(record)) if record.len > 0 => {
                 let request = Request::decode(&buffer[..record.len]);
-                request.and_then(|request| self.lend(&mut client, &request))
+                request.and_then(|request| self.lease(&mut client, &request))
             }
             _ => return self.close(client),
         };
@@ -209,7 +210,7 @@ impl Broker {
     }
 
     /// Opens a socket and passes it to the client.
-    fn lend(&mut self, client: &mut Client, request: &Request) -> Result<(), Refusal> {
+    fn lease(&mut self, client: &mut Client, request: &Request) -> Result<(), Refusal> {
         if client.leased.is_some() {
             // A connection represents one socket only.
             return Err(Refusal::Malformed);
@@ -232,7 +233,7 @@ impl Broker {
             log::warn!("{name}: {error}");
             Refusal::System(error.raw_os_error().unwrap_or(libc::EIO))
         };
-        let opened = nic.ask(move |inside| inside.open(grant.endpoint, &ring));
+        let opened = nic.run(move |inside| inside.open(grant.endpoint, &ring));
         let opened = opened.map_err(system)?;
         let leased = Leased {
             uid: client.uid,
@@ -289,25 +290,25 @@ impl Broker {
     fn all_leased(&self) -> impl Iterator<Item = &Leased> {
         let clients = self.clients.values();
         let held = clients.filter_map(|client| client.leased.as_ref());
-        held.map(|(leased, _)| leased).chain(&self.gone)
+        held.map(|(leased, _)| leased).chain(&self.closing)
     }
 
     /// Closes a connection. Its socket counts until the kernel has freed it, because the owner may
     /// have kept it or passed it on.
     fn close(&mut self, client: Client) {
         self.epoll.remove(&client.connection);
-        self.gone.extend(client.leased.map(|(leased, _)| leased));
+        self.closing.extend(client.leased.map(|(leased, _)| leased));
     }
 
-    fn free_gone(&mut self) {
+    fn free_closed(&mut self) {
         for (index, nic) in self.nics.iter().enumerate() {
-            if !self.gone.iter().any(|leased| leased.nic == index) {
+            if !self.closing.iter().any(|leased| leased.nic == index) {
                 continue;
             }
-            let Ok(inodes) = nic.ask(Inside::inodes) else {
+            let Ok(inodes) = nic.run(Inside::inodes) else {
                 continue;
             };
-            self.gone
+            self.closing
                 .retain(|leased| leased.nic != index || inodes.contains(&leased.inode));
         }
     }
@@ -325,7 +326,7 @@ impl Broker {
 
     fn remove(self) {
         for nic in &self.nics {
-            if let Err(error) = nic.ask(Inside::remove) {
+            if let Err(error) = nic.run(Inside::remove) {
                 log::warn!("{}: removing its macvlan: {error}", nic.config.interface);
             }
         }
@@ -333,7 +334,7 @@ impl Broker {
             && let Err(error) = fs::remove_file(&self.config.socket)
         {
             // The next broker removes it.
-            log::info!("{} stays: {error}", self.config.socket);
+            log::info!("{} is not removed: {error}", self.config.socket);
         }
     }
 }
@@ -356,10 +357,10 @@ fn listen(config: &Config, activated: bool) -> Result<SeqpacketListener, BrokerE
             found.ok_or_else(|| missing.into())
         });
         return listener.map_err(failed(
-            "start it by portolan-broker.socket, or with --foreground",
+            "start it through portolan-broker.socket, or with --foreground",
         ));
     }
-    let taken = "end the broker that is there, or choose another name";
+    let taken = "stop the running broker, or choose another name";
     if name.starts_with('@') {
         return SeqpacketListener::bind_named(name).map_err(failed(taken));
     }
@@ -389,20 +390,22 @@ fn bind_path(config: &Config) -> io::Result<SeqpacketListener> {
 fn raise_descriptors() -> io::Result<usize> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-    let connections = usize::try_from(hard.saturating_sub(DESCRIPTORS_SPARE));
+    let connections = usize::try_from(hard.saturating_sub(DESCRIPTORS_RESERVED));
     Ok(connections.unwrap_or(CONNECTIONS_MAX).min(CONNECTIONS_MAX))
 }
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::ENODEV) => "name an interface that `ip link` lists",
+        Some(libc::ENODEV) => "specify an interface that `ip link` lists",
         Some(libc::EPERM | libc::EACCES) => {
             "start it as root, with CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW"
         }
         Some(libc::EOPNOTSUPP | libc::ENOENT | libc::EINVAL) => {
-            "it takes Linux 5.16 with macvlan, nf_tables and its egress hook, and an Ethernet"
+            "it needs Linux 5.16 with macvlan, nf_tables and its egress hook, and an Ethernet interface"
         }
-        Some(libc::EBUSY) => "it is a bridge's, or a macvlan's in another mode: name the bridge",
+        Some(libc::EBUSY) => {
+            "it belongs to a bridge, or has a macvlan in another mode: specify the bridge"
+        }
         _ => "see `dmesg`",
     }
 }
