@@ -36,7 +36,7 @@ static int length_is_shown;
 
 /* Tests if the MPI keeps lengths in the field shown by its mpi.h. Calling a function for each
  * length would cost as much as all other accounting of a message. */
-static void look_for_lengths(void)
+static void detect_length_field(void)
 {
     const MPI_Count tried = 0x123456789a;
     MPI_Status status;

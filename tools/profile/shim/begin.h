@@ -86,7 +86,7 @@ static void start_prepared(const struct call *call, MPI_Request handle)
 }
 
 /* Keeps a matched message (MPI_Mprobe) for the receive by its handle. */
-static void keep_message(MPI_Message message, MPI_Comm comm)
+static void track_message(MPI_Message message, MPI_Comm comm)
 {
     if (message == MPI_MESSAGE_NO_PROC || message == MPI_MESSAGE_NULL)
         return;
@@ -96,10 +96,10 @@ static void keep_message(MPI_Message message, MPI_Comm comm)
 /* Returns the communicator of a matched message. The caller releases it. */
 static struct comm *claim(uintptr_t message)
 {
-    struct request *kept = find(message);
-    struct comm *ranks = kept && kept->about == MESSAGE ? kept->comm : the_world;
+    struct request *tracked = find(message);
+    struct comm *ranks = tracked && tracked->about == MESSAGE ? tracked->comm : the_world;
     ranks->users++;
-    if (kept && kept->about == MESSAGE)
-        forget(kept);
+    if (tracked && tracked->about == MESSAGE)
+        forget(tracked);
     return ranks;
 }

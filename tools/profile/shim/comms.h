@@ -11,8 +11,8 @@ static int win_key = MPI_KEYVAL_INVALID;
 static __thread MPI_Comm last_comm;
 static __thread struct comm *last_ranks;
 /* Number of freed communicators. A change invalidates the last one of each thread. */
-static unsigned gone;
-static __thread unsigned gone_seen;
+static unsigned freed_count;
+static __thread unsigned freed_seen;
 
 static void release(struct comm *ranks)
 {
@@ -20,15 +20,15 @@ static void release(struct comm *ranks)
         free(ranks);
 }
 
-static int comm_goes(MPI_Comm comm, int key, void *ranks, void *extra)
+static int on_comm_free(MPI_Comm comm, int key, void *ranks, void *extra)
 {
     (void)comm, (void)key, (void)extra;
-    __atomic_add_fetch(&gone, 1, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&freed_count, 1, __ATOMIC_RELEASE);
     release(ranks);
     return MPI_SUCCESS;
 }
 
-static int win_goes(MPI_Win win, int key, void *ranks, void *extra)
+static int on_win_free(MPI_Win win, int key, void *ranks, void *extra)
 {
     (void)win, (void)key, (void)extra;
     release(ranks);
@@ -87,10 +87,10 @@ static struct comm *new_ranks(MPI_Comm comm)
     return ranks;
 }
 
-static struct comm *ask_ranks_of(MPI_Comm comm)
+static struct comm *look_up_ranks(MPI_Comm comm)
 {
-    unsigned gone_now = __atomic_load_n(&gone, __ATOMIC_ACQUIRE);
-    if (last_ranks && comm == last_comm && gone_seen == gone_now)
+    unsigned freed_now = __atomic_load_n(&freed_count, __ATOMIC_ACQUIRE);
+    if (last_ranks && comm == last_comm && freed_seen == freed_now)
         return last_ranks;
     struct comm *ranks = NULL;
     int known = 0;
@@ -101,14 +101,14 @@ static struct comm *ask_ranks_of(MPI_Comm comm)
         return the_world;
     last_comm = comm;
     last_ranks = ranks;
-    gone_seen = gone_now;
+    freed_seen = freed_now;
     return ranks;
 }
 
 /* Returns the ranks of `comm`, or those of MPI_COMM_WORLD if the lookup fails. */
 static inline struct comm *ranks_of(MPI_Comm comm)
 {
-    return comm == MPI_COMM_WORLD ? the_world : ask_ranks_of(comm);
+    return comm == MPI_COMM_WORLD ? the_world : look_up_ranks(comm);
 }
 
 static struct comm *ranks_of_window(MPI_Win win)

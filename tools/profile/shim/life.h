@@ -147,16 +147,16 @@ static int prepare_tables(int count)
     the_world->users = 1;
     the_world->inter = 0;
     the_world->hash = hash_of(the_world->world, count);
-    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comm_goes, &comm_key, NULL);
-    PMPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, win_goes, &win_key, NULL);
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_comm_free, &comm_key, NULL);
+    PMPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, on_win_free, &win_key, NULL);
     return 1;
 }
 
 /* Starts counting. Called in all processes of MPI_COMM_WORLD by MPI_Init. */
 static void begin(void)
 {
-    const char *asked = getenv(VARIABLE);
-    const char *directory = asked ? strchr(asked, ':') : NULL;
+    const char *setting = getenv(VARIABLE);
+    const char *directory = setting ? strchr(setting, ':') : NULL;
     if (!directory)
         return;
     char host[64] = "";
@@ -167,8 +167,8 @@ static void begin(void)
     PMPI_Comm_size(MPI_COMM_WORLD, &count);
     PMPI_Query_thread(&level);
     choose_clock();
-    look_for_lengths();
-    events_max = strtoull(asked, NULL, 10);
+    detect_length_field();
+    events_max = strtoull(setting, NULL, 10);
     uint64_t world = name_world(host);
     int several = on_several_hosts(count);
     struct header *made = prepare_tables(count) ? make_record(directory + 1, world, rank, count) : NULL;
@@ -272,7 +272,7 @@ static int count_libraries(struct dl_phdr_info *info, size_t len, void *counted)
 }
 
 /* Refuses a program of another MPI, which would call this MPI's functions with its own handles. */
-__attribute__((constructor)) static void refuse_strangers(void)
+__attribute__((constructor)) static void refuse_other_mpi(void)
 {
     int counted = 0;
     dl_iterate_phdr(count_libraries, &counted);

@@ -18,7 +18,7 @@ enum { BETWEEN_TIMED_NS = 5000 };
 enum { GAP_MAX = 16 };
 
 /* Interval of the watcher. A check costs a core 3 us, 0.15 % of the interval. */
-enum { LOOK_NS = 2000000 };
+enum { CHECK_NS = 2000000 };
 
 struct pace {
     int left;          /* calls until the next timed one, inclusive */
@@ -35,9 +35,9 @@ static struct {
     uint64_t running; /* as in the header */
     uint64_t calls;   /* completed calls of that operation before this one */
     uint64_t since;   /* its start, to half an interval; 0 for none */
-} met_call;
+} long_call;
 
-static inline uint64_t look(const uint64_t *at)
+static inline uint64_t load_relaxed(const uint64_t *at)
 {
     return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
@@ -47,18 +47,18 @@ static void *watch(void *record)
 {
     struct header *watched = record;
     uint64_t running = 0, calls = 0, began = 0, before = now();
-    struct timespec pause = {.tv_nsec = LOOK_NS};
+    struct timespec pause = {.tv_nsec = CHECK_NS};
     while (__atomic_load_n(&header, __ATOMIC_RELAXED) == watched) {
         nanosleep(&pause, NULL);
-        uint64_t at = now(), found = look(&watched->running);
-        uint64_t had = found ? look(&ops[found - 1].calls) : 0;
-        if (found && found == running && had == calls) {
-            __atomic_store_n(&met_call.running, found, __ATOMIC_RELAXED);
-            __atomic_store_n(&met_call.calls, calls, __ATOMIC_RELAXED);
-            __atomic_store_n(&met_call.since, began, __ATOMIC_RELEASE);
+        uint64_t at = now(), found = load_relaxed(&watched->running);
+        uint64_t completed = found ? load_relaxed(&ops[found - 1].calls) : 0;
+        if (found && found == running && completed == calls) {
+            __atomic_store_n(&long_call.running, found, __ATOMIC_RELAXED);
+            __atomic_store_n(&long_call.calls, calls, __ATOMIC_RELAXED);
+            __atomic_store_n(&long_call.since, began, __ATOMIC_RELEASE);
         } else {
             running = found;
-            calls = had;
+            calls = completed;
             began = before + (at - before) / 2;
             if (found)
                 __atomic_store_n(&watched->running_since, began, __ATOMIC_RELAXED);
@@ -70,7 +70,7 @@ static void *watch(void *record)
 
 /* Starts the watcher. If that fails, all calls are timed. The watcher blocks signals, which are
  * for the program. */
-static void begin_to_watch(void)
+static void start_watcher(void)
 {
     static int begun;
     if (begun++)
@@ -96,7 +96,7 @@ static void plan(struct pace *pace, uint64_t end)
     pace->last_end = end;
     pace->gap = 1;
     if (mean >= 2) {
-        begin_to_watch();
+        start_watcher();
         chance ^= chance << 13;
         chance ^= chance >> 17;
         chance ^= chance << 5;
@@ -108,9 +108,9 @@ static void plan(struct pace *pace, uint64_t end)
 
 /* Returns the start of the `calls`th call of operation `row`, which has just returned, if the
  * watcher found it twice; otherwise 0. */
-static uint64_t met(int row, uint64_t calls)
+static uint64_t long_call_start(int row, uint64_t calls)
 {
-    uint64_t since = __atomic_exchange_n(&met_call.since, 0, __ATOMIC_ACQUIRE);
-    int is_it = look(&met_call.running) == (uint64_t)row + 1 && look(&met_call.calls) + 1 == calls;
+    uint64_t since = __atomic_exchange_n(&long_call.since, 0, __ATOMIC_ACQUIRE);
+    int is_it = load_relaxed(&long_call.running) == (uint64_t)row + 1 && load_relaxed(&long_call.calls) + 1 == calls;
     return is_it ? since : 0;
 }

@@ -3,7 +3,7 @@
  * Pending requests. A completed wait is counted by the data of its request. The requests are in an
  * open-addressing hash table by handle, which grows by doubling, so few calls allocate.
  *
- * MPIs return the same handle for all sends that completed at once. Only the last one is kept, which
+ * MPIs return the same handle for all sends that completed at once. Only the last one is tracked, which
  * is harmless: such a send has already been counted, and no call waits for it.
  */
 

@@ -26,10 +26,10 @@
 #endif
 
 #if defined(WANT_OPEN_MPI) != defined(OPEN_MPI)
-#error "this compiler belongs to another MPI than the launcher"
+#error "the compiler and the launcher belong to different MPIs"
 #endif
 #if MPI_VERSION < 3
-#error "an MPI of version 3 or later is needed"
+#error "MPI 3 or later is required"
 #endif
 
 #include "record.h"

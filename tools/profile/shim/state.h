@@ -88,7 +88,7 @@ static void *next_function(const char *name)
 {
     void *found = dlsym(RTLD_NEXT, name);
     if (!found) {
-        fprintf(stderr, "portolan profile: this MPI has no %s: it is not the one that the shim was built for\n", name);
+        fprintf(stderr, "portolan profile: this MPI has no %s: use the MPI that the profiling library was built for\n", name);
         _exit(2);
     }
     return found;
@@ -148,17 +148,17 @@ static inline __attribute__((always_inline)) void enter(struct call *call, int *
 static __attribute__((noinline)) void add_time(struct call *call, uint64_t calls)
 {
     struct pace *pace = &paces[call->row];
-    uint64_t met_since = met(call->row, calls);
-    if (!call->is_timed && !met_since)
+    uint64_t long_since = long_call_start(call->row, calls);
+    if (!call->is_timed && !long_since)
         return;
     if (!call->is_timed) {
-        call->start = met_since;
+        call->start = long_since;
         call->end = now();
     }
     call->ticks = call->end - call->start;
     header->last_ticks = call->end;
     if (call->is_timed) {
-        if (!met_since)
+        if (!long_since)
             call->ticks *= pace->gap;
         plan(pace, call->end);
     } else if (pace->gap > 1) {
@@ -174,7 +174,7 @@ static inline __attribute__((always_inline)) void returned(struct call *call)
         call->end = now();
     lock();
     uint64_t calls = ++ops[call->row].calls;
-    if (UNLIKELY(call->is_timed || look(&met_call.since)))
+    if (UNLIKELY(call->is_timed || load_relaxed(&long_call.since)))
         add_time(call, calls);
 }
 
@@ -215,7 +215,7 @@ struct subject {
     uint64_t bytes;
 };
 
-static __attribute__((noinline)) void note_down(const struct call *call, enum kind kind, struct subject of)
+static __attribute__((noinline)) void append_event(const struct call *call, enum kind kind, struct subject of)
 {
     struct event *event = new_event();
     if (!event)
@@ -234,11 +234,11 @@ static __attribute__((noinline)) void note_down(const struct call *call, enum ki
 static inline void note(const struct call *call, enum kind kind, struct subject of)
 {
     if (UNLIKELY(events_max))
-        note_down(call, kind, of);
+        append_event(call, kind, of);
 }
 
 /* Records a call that found nothing. Consecutive ones are merged into one event. */
-static void note_vain(const struct call *call)
+static void note_poll(const struct call *call)
 {
     if (!events_max)
         return;
@@ -285,7 +285,7 @@ static inline struct peer *peer_of(int world)
 static __thread MPI_Datatype last_type;
 static __thread uint64_t last_type_len;
 
-static uint64_t ask_bytes_of(int64_t count, MPI_Datatype type)
+static uint64_t query_bytes_of(int64_t count, MPI_Datatype type)
 {
     MPI_Count len = 0;
     if (PMPI_Type_size_x(type, &len) != MPI_SUCCESS || len < 0)
@@ -305,5 +305,5 @@ static inline uint64_t bytes_of(int64_t count, MPI_Datatype type)
 {
     if (type == last_type && last_type_len > 0)
         return (uint64_t)count * last_type_len;
-    return ask_bytes_of(count, type);
+    return query_bytes_of(count, type);
 }

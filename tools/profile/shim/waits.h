@@ -6,19 +6,19 @@
 /* Handles and statuses of one call. MPI clears the handles before they are counted. */
 static __thread uintptr_t *handles;
 static __thread MPI_Status *statuses;
-static __thread int room;
+static __thread int capacity;
 
 /* Copies the handles. Returns false if there is no memory. */
 static int copy_handles(int count, const MPI_Request *requests)
 {
-    if (count > room) {
+    if (count > capacity) {
         uintptr_t *more_handles = realloc(handles, (size_t)count * 2 * sizeof *handles);
         handles = more_handles ? more_handles : handles;
         MPI_Status *more_statuses = realloc(statuses, (size_t)count * 2 * sizeof *statuses);
         statuses = more_statuses ? more_statuses : statuses;
         if (!more_handles || !more_statuses)
             return 0;
-        room = count * 2;
+        capacity = count * 2;
     }
     for (int i = 0; i < count; i++)
         handles[i] = HANDLE(requests[i]);
@@ -93,7 +93,7 @@ ALIAS(MPI_Waitany)
         if (OK && *ended != MPI_UNDEFINED && *ended > 0)                                                  \
             count_ended(&call, *ended, indices, got);                                                     \
         else                                                                                              \
-            note_vain(&call);                                                                             \
+            note_poll(&call);                                                                             \
         return leave(&call);                                                                              \
     }                                                                                                     \
     ALIAS(MPI_##name)
@@ -111,7 +111,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     if (OK && *flag)
         count_ended(&call, 1, NULL, got);
     else
-        note_vain(&call);
+        note_poll(&call);
     return leave(&call);
 }
 ALIAS(MPI_Test)
@@ -126,7 +126,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status all[])
     if (OK && *flag)
         count_ended(&call, count, NULL, got);
     else
-        note_vain(&call);
+        note_poll(&call);
     return leave(&call);
 }
 ALIAS(MPI_Testall)
@@ -141,7 +141,7 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
     if (OK && *flag && *index != MPI_UNDEFINED)
         count_ended(&call, 1, index, got);
     else
-        note_vain(&call);
+        note_poll(&call);
     return leave(&call);
 }
 ALIAS(MPI_Testany)
@@ -187,7 +187,7 @@ ALIAS(MPI_Cancel)
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
     CALL(MPI_Iprobe, "Probe", (source, tag, comm, flag, status));
-    note_vain(&call);
+    note_poll(&call);
     return leave(&call);
 }
 ALIAS(MPI_Iprobe)
@@ -196,8 +196,8 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
 {
     CALL(MPI_Improbe, "Probe", (source, tag, comm, flag, message, status));
     if (OK && *flag)
-        keep_message(*message, comm);
-    note_vain(&call);
+        track_message(*message, comm);
+    note_poll(&call);
     return leave(&call);
 }
 ALIAS(MPI_Improbe)
@@ -206,7 +206,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
 {
     CALL(MPI_Mprobe, "Probe", (source, tag, comm, message, status));
     if (OK)
-        keep_message(*message, comm);
+        track_message(*message, comm);
     note(&call, CALLED, (struct subject){.peer = -1, .request = 1});
     return leave(&call);
 }
