@@ -194,7 +194,7 @@ impl<T: ValueEnum> ValueName for T {
 
 #[allow(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature that serde asks for"
+    reason = "the signature that serde requires"
 )]
 fn is_zero(number: &u32) -> bool {
     *number == 0
@@ -202,7 +202,7 @@ fn is_zero(number: &u32) -> bool {
 
 #[allow(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature that serde asks for"
+    reason = "the signature that serde requires"
 )]
 fn is_false(flag: &bool) -> bool {
     !*flag

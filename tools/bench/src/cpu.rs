@@ -45,8 +45,9 @@ pub(crate) fn per_gb(seconds: f64, bytes: u64) -> Option<f64> {
     (bytes > 0).then(|| seconds / gigabytes)
 }
 
-/// Processor time of the receiver. The receiver cannot distinguish which passes the sender measures, so it
-/// includes all except the first and the last. In those two, payloads are compared in full.
+/// Processor time of the receiver. The receiver cannot distinguish which passes the sender
+/// measures, so it includes all except the first and the last. In those two, payloads are compared
+/// in full.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes: u64,

@@ -30,7 +30,7 @@ pub trait Launcher {
     /// The MPI or its compiler is not installed, or the program fails.
     fn run_mpi(&self, job: &MpiJob<'_>) -> Result<()>;
 
-    /// Returns true if the user asked for the results so far, without further measurements.
+    /// Returns true if the user interrupted the run and wants only the results so far.
     fn interrupted(&self) -> bool {
         false
     }

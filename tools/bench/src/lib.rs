@@ -269,7 +269,7 @@ impl Bench<'_> {
             progress.begin(&format!("{metric}, {size} bytes, {name}"));
             let sample = self.measure(measurement, size)?;
             let mut logs = self.logs.borrow_mut();
-            logs.keep((metric, size), &name, &sample);
+            logs.add((metric, size), &name, &sample);
             Ok(sample)
         });
         report.results.extend(relative::related(outcome.rows));

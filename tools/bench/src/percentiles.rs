@@ -89,7 +89,7 @@ struct Round {
 }
 
 impl Logs {
-    /// Creates logs in `directory`. Without a directory nothing is kept.
+    /// Creates logs in `directory`. Without a directory, samples are discarded.
     pub(crate) fn new(directory: Option<PathBuf>) -> Logs {
         Logs {
             directory,
@@ -99,7 +99,7 @@ impl Logs {
     }
 
     /// Keeps a round of the measurement `name`.
-    pub(crate) fn keep(&mut self, (metric, size): (Metric, usize), name: &str, sample: &Sample) {
+    pub(crate) fn add(&mut self, (metric, size): (Metric, usize), name: &str, sample: &Sample) {
         if self.directory.is_none() || sample.times.is_empty() {
             return;
         }
@@ -196,7 +196,7 @@ mod tests {
             ..Sample::default()
         };
         for _ in 0..3 {
-            logs.keep(
+            logs.add(
                 (Metric::Pingpong, 64),
                 "TCP (spinning, TCP_NODELAY)",
                 &sample,

@@ -55,7 +55,7 @@ fn counters(node: &Node) -> BTreeMap<String, u64> {
             .into_iter()
             .map(|(name, count)| (format!("dropped: {name}"), count)),
     );
-    // No losses to full buffers is useful information, so a zero is kept.
+    // No losses to full buffers is useful information, so a zero is retained.
     counters.retain(|name, count| *count > 0 || name == FULL_BUFFERS);
     counters
 }

@@ -334,7 +334,7 @@ fn answer(node: &mut Node, spec: &Spec) -> Result<u64> {
     Ok(seq)
 }
 
-/// Returns message `seq` of a ping-pong in `buffer`. A message of 0 bytes has no room for a stamp,
+/// Returns message `seq` of a ping-pong in `buffer`. A message of 0 bytes cannot have a stamp,
 /// so the last one has a byte with the flag.
 #[inline]
 fn stamped(buffer: &mut [u8], size: usize, seq: u64, flags: Flags) -> &[u8] {
@@ -378,7 +378,7 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Runs the receiver of a stream. It keeps [`POSTED`] receives posted, so that the next message can
+/// Runs the receiver of a stream. [`POSTED`] receives are always posted, so that the next message can
 /// arrive while this one is checked.
 fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64> {
     node.open(DATA, PortConfig::default())?;

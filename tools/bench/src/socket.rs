@@ -35,7 +35,7 @@ const UDP_SEND_MAX: usize = 65_507;
 /// The process has no CAP_NET_RAW, or the interface does not exist.
 pub(crate) fn packet(end: &mut End) -> Result<(OwnedFd, [u8; ETHERNET])> {
     let socket = open_packet(end)?;
-    let header = introduce_packet(end, &socket)?;
+    let header = exchange_macs(end, &socket)?;
     Ok((socket, header))
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn packet_ring(
 ) -> Result<(OwnedFd, Ring, [u8; ETHERNET])> {
     let socket = open_packet(end)?;
     let ring = Ring::new(&socket, frame_len).context("PACKET_RX_RING is not available")?;
-    let header = introduce_packet(end, &socket)?;
+    let header = exchange_macs(end, &socket)?;
     Ok((socket, ring, header))
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<(Xdp, [u8; ETHERNET])> {
     })?;
     // Used only for its hardware address.
     let socket = open_packet(end)?;
-    let header = introduce_packet(end, &socket)?;
+    let header = exchange_macs(end, &socket)?;
     Ok((xdp, header))
 }
 
@@ -82,7 +82,7 @@ fn open_packet(end: &End) -> Result<OwnedFd> {
     })
 }
 
-fn introduce_packet(end: &mut End, socket: &OwnedFd) -> Result<[u8; ETHERNET]> {
+fn exchange_macs(end: &mut End, socket: &OwnedFd) -> Result<[u8; ETHERNET]> {
     let interface = end.here().interface;
     bind_packet(socket, &interface, ETHER_TYPES[end.spec.role.index()])
         .with_context(|| format!("cannot bind a raw Ethernet socket to {interface}"))?;

@@ -212,7 +212,7 @@ pub(crate) fn allow_any_tracer() {
 }
 
 /// Sends one frame or datagram on a non-blocking socket that is bound or connected. Returns `false`
-/// if there is no room now.
+/// if the socket buffer is full.
 ///
 /// # Errors
 /// The system call fails.
@@ -223,7 +223,7 @@ pub(crate) fn try_send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool>
     Ok(none_if_full(count(sent))?.is_some())
 }
 
-/// Sends one datagram to `to` on a non-blocking socket. Returns `false` if there is no room now.
+/// Sends one datagram to `to` on a non-blocking socket. Returns `false` if the socket buffer is full.
 ///
 /// # Errors
 /// The system call fails.
@@ -316,7 +316,7 @@ impl Batch {
     }
 
     /// Sends the frames from `first` up to `end` with the lengths set by [`Batch::set_len`].
-    /// Returns how many were sent; 0 if there is no room now.
+    /// Returns how many were sent; 0 if the socket buffer is full.
     ///
     /// # Errors
     /// The system refuses the first frame.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Configuration file of the broker (TOML, docs/guide/broker.md). User and group names are resolved when
-//! it is read.
+//! Configuration file of the broker (TOML, docs/guide/broker.md). User and group names are resolved
+//! when it is read.
 
 use nix::unistd::{Group, User};
 use portolan_link::packet::lease;

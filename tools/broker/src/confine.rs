@@ -22,7 +22,7 @@ const PREPARING: [Capability; 3] = [CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW];
 /// cannot leave.
 const SERVING: [Capability; 2] = [CAP_NET_ADMIN, CAP_NET_RAW];
 
-/// Switches to `user` and keeps the capabilities for preparation. It must be called before other
+/// Switches to `user` and retains the capabilities for preparation. It must be called before other
 /// threads exist.
 pub(crate) fn become_user(user: Account) -> io::Result<()> {
     caps::clear(None, CapSet::Bounding).map_err(failed)?;

@@ -5,7 +5,8 @@
 //! packet filter at the macvlan's egress accept only Portolan's frames. Their source must be the
 //! macvlan's address and the endpoint that the sending socket was opened for. Sockets are opened in
 //! the namespace and passed to clients. The rules and the sockets' locked filters do not depend on
-//! anything that a socket's owner can change: docs/reference/security.md lists each case with its test.
+//! anything that a socket's owner can change: docs/reference/security.md lists each case with its
+//! test.
 //!
 //! A namespace has no name and exists as long as the broker or a socket in it. If the broker fails,
 //! running jobs therefore continue, and nothing remains after they have ended. The next broker

@@ -27,7 +27,7 @@ use std::thread;
 /// Name of each macvlan. Every macvlan has its own namespace.
 const NAME: &CStr = c"portolan0";
 
-/// Bytes of an Ethernet header, which ring slots have room for.
+/// Bytes of an Ethernet header in each ring slot.
 const ETHERNET_LEN: usize = 14;
 
 /// A served NIC. After it is dropped, the namespace is removed once no socket is in it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Egress rules of a macvlan in the kernel's packet filter (nf_tables, family `netdev`, hook `egress`,
-//! Linux 5.16).
+//! Egress rules of a macvlan in the kernel's packet filter (nf_tables, family `netdev`, hook
+//! `egress`, Linux 5.16).
 //!
 //! In the syntax of `nft`, for the address 02:00:00:00:00:01:
 //!

@@ -294,7 +294,7 @@ impl Broker {
     }
 
     /// Closes a connection. Its socket counts until the kernel has freed it, because the owner may
-    /// have kept it or passed it on.
+    /// have duplicated it or passed it on.
     fn close(&mut self, client: Client) {
         self.epoll.remove(&client.connection);
         self.closing.extend(client.leased.map(|(leased, _)| leased));

@@ -70,7 +70,7 @@ pub fn work(spec: &Spec) -> ExitCode {
         why: fault.to_string(),
     }
     .emit();
-    // Exits without closing the node, so that the others notice the failure and continue at once.
+    // Exits without closing the node, so that the other processes notice the failure and continue at once.
     std::process::exit(match fault {
         Fault::Signal(signal) => 128 + signal,
         _ => 1,

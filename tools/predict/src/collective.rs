@@ -254,7 +254,7 @@ mod tests {
         let mut knows: Vec<Vec<bool>> = (0..count)
             .map(|me| (0..count).map(|other| me == other).collect())
             .collect();
-        let mut under_way: BTreeMap<(usize, usize), Vec<Vec<bool>>> = BTreeMap::new();
+        let mut in_flight: BTreeMap<(usize, usize), Vec<Vec<bool>>> = BTreeMap::new();
         let mut next = vec![0; count];
         let mut sent = vec![false; count];
         loop {
@@ -265,7 +265,7 @@ mod tests {
                 };
                 if !sent[me] {
                     for (to, _) in &round.sends {
-                        under_way
+                        in_flight
                             .entry((me, *to))
                             .or_default()
                             .push(knows[me].clone());
@@ -274,13 +274,13 @@ mod tests {
                     is_moving = true;
                 }
                 let has_come = |from: &usize| {
-                    under_way
+                    in_flight
                         .get(&(*from, me))
                         .is_some_and(|queue| !queue.is_empty())
                 };
                 if round.receives.iter().all(has_come) {
                     for from in &round.receives {
-                        let news = under_way.get_mut(&(*from, me)).expect("has come").remove(0);
+                        let news = in_flight.get_mut(&(*from, me)).expect("has come").remove(0);
                         for (mine, theirs) in knows[me].iter_mut().zip(news) {
                             *mine |= theirs;
                         }
@@ -295,7 +295,7 @@ mod tests {
             }
         }
         let is_done =
-            (0..count).all(|me| next[me] == all[me].len()) && under_way.values().all(Vec::is_empty);
+            (0..count).all(|me| next[me] == all[me].len()) && in_flight.values().all(Vec::is_empty);
         (is_done, knows)
     }
 

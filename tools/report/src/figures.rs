@@ -307,8 +307,8 @@ fn bidir(report: &Report) -> Option<Figure> {
     )
 }
 
-/// Returns the rows of streams with the largest size among the rows selected by `is_selected`. Other
-/// streams may have been measured with longer messages.
+/// Returns the rows of streams with the largest size among the rows selected by `is_selected`.
+/// Other streams may have been measured with longer messages.
 fn longest(report: &Report, is_selected: impl Fn(&Row) -> bool) -> impl Iterator<Item = &Row> {
     let streams = report
         .results

@@ -13,7 +13,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use portolan_bench::{Metric, Report, SiteKind};
 use portolan_profile::Profile;
 
-/// Charts in the first part, beside the answer. All others follow it.
+/// Charts in the first part, beside the answer. The other charts follow it.
 const FIRST: [&str; 2] = ["latency", "advantage"];
 
 /// Contents of a page.

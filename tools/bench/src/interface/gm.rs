@@ -141,7 +141,7 @@ impl Gm {
     fn complete(&mut self, most: usize) -> Result<()> {
         while self.in_flight.get() > most {
             if self.next().is_some() {
-                bail!("a message came before it was due");
+                bail!("received an unexpected message");
             }
         }
         Ok(())

@@ -132,7 +132,7 @@ impl Vipl {
             in_flight: 0,
         };
         vipl.post_receives(place_len)?;
-        vipl.meet()?;
+        vipl.connect_peer()?;
         Ok(vipl)
     }
 
@@ -177,7 +177,7 @@ impl Vipl {
     }
 
     /// Connects the two processes. The first waits and the second sends the request.
-    fn meet(&mut self) -> Result<()> {
+    fn connect_peer(&mut self) -> Result<()> {
         // SAFETY: the struct contains only numbers and pointers, for which zero is valid.
         let mut about: VIP_NIC_ATTRIBUTES = unsafe { std::mem::zeroed() };
         // SAFETY: a local variable for the result; `NicAddressLen` is the length of the address.

@@ -144,7 +144,7 @@ mod tests {
         requested.shared = Some(PathBuf::from("/etc/passwd"));
         requested.program_file = Some(PathBuf::from("/bin/sh"));
         requested.result = Some(PathBuf::from("/etc/passwd"));
-        requested.hosts[1].netns = Some("somebody-else-s".into());
+        requested.hosts[1].netns = Some("another-netns".into());
         requested.hosts[1].addr = IpAddr::from([1, 2, 3, 4]);
         let spec = admitted(&requested, Kind::Bare).expect("a row");
         assert_eq!(

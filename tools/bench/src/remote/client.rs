@@ -63,7 +63,7 @@ pub enum RemoteError {
         host: String,
         /// Port of the connection.
         port: u16,
-        /// Error in its answer.
+        /// Error in its reply.
         cause: anyhow::Error,
     },
     /// The versions of client and server differ.
@@ -99,13 +99,13 @@ pub enum RemoteError {
 
 /// A session with a server; it ends on drop.
 pub(crate) struct Remote {
-    called: String,
+    host_arg: String,
     addr: SocketAddr,
     token: String,
     session: u64,
     /// Host of the server.
     pub(crate) host: ServerHost,
-    held: TcpStream,
+    session_stream: TcpStream,
 }
 
 impl Remote {
@@ -114,26 +114,26 @@ impl Remote {
     /// # Errors
     /// See [`RemoteError`].
     pub(crate) fn open(args: &RemoteArgs) -> Result<Option<Remote>, RemoteError> {
-        let Some(called) = args.client.clone() else {
+        let Some(host_arg) = args.client.clone() else {
             return Ok(None);
         };
         let token = args.given_token().ok_or(RemoteError::NoToken)?;
-        let addr = reachable(&called, args.port()?)?;
-        let (held, reply) = call(&called, addr, &token, &Request::Session)?;
+        let addr = reachable(&host_arg, args.port()?)?;
+        let (session_stream, reply) = call(&host_arg, addr, &token, &Request::Session)?;
         let Reply::Welcome { session, host } = reply else {
             return Err(foreign(
-                &called,
+                &host_arg,
                 addr,
                 anyhow::anyhow!("an unexpected reply"),
             ));
         };
         Ok(Some(Remote {
-            called,
+            host_arg,
             addr,
             token,
             session,
             host,
-            held,
+            session_stream,
         }))
     }
 
@@ -143,11 +143,11 @@ impl Remote {
     /// The interface that leads to the server cannot be found.
     pub(crate) fn site(&self) -> Result<Site, RemoteError> {
         let wrong = |cause| RemoteError::Host {
-            host: self.called.clone(),
+            host: self.host_arg.clone(),
             cause,
         };
         let own = || -> Result<(Place, usize)> {
-            let here = host::place(self.held.local_addr()?.ip().to_canonical())?;
+            let here = host::place(self.session_stream.local_addr()?.ip().to_canonical())?;
             let mtu = host::mtu(&here)?;
             Ok((here, mtu))
         };
@@ -184,7 +184,7 @@ impl Remote {
     }
 
     fn start_end(&self, request: &Request) -> Result<TcpStream> {
-        let (stream, reply) = call(&self.called, self.addr, &self.token, request)?;
+        let (stream, reply) = call(&self.host_arg, self.addr, &self.token, request)?;
         matches!(reply, Reply::Go)
             .then_some(stream)
             .context("the server sent an unexpected reply")
@@ -224,7 +224,7 @@ fn foreign(host: &str, addr: SocketAddr, cause: anyhow::Error) -> RemoteError {
     }
 }
 
-/// Opens a connection for `request`, and returns it with the server's answer.
+/// Opens a connection for `request`, and returns it with the server's reply.
 fn call(
     host: &str,
     addr: SocketAddr,
@@ -233,9 +233,9 @@ fn call(
 ) -> Result<(TcpStream, Reply), RemoteError> {
     let stream = net::connect_within(addr, portolan::port_range()?, LINE_TIMEOUT);
     let stream = stream.map_err(|cause| unreachable(host, addr.port(), cause))?;
-    let strange = |cause| foreign(host, addr, cause);
-    host::keep_alive(&stream).map_err(strange)?;
-    let greeting: Greeting = handshake::receive(&stream).map_err(strange)?;
+    let to_foreign = |cause| foreign(host, addr, cause);
+    host::keep_alive(&stream).map_err(to_foreign)?;
+    let greeting: Greeting = handshake::receive(&stream).map_err(to_foreign)?;
     if (greeting.portolan_bench, greeting.build.as_str()) != (VERSION, BUILD) {
         return Err(RemoteError::OtherVersion {
             host: host.to_owned(),
@@ -243,15 +243,15 @@ fn call(
             here: BUILD.into(),
         });
     }
-    let request = serde_json::to_value(request).map_err(|error| strange(error.into()))?;
+    let request = serde_json::to_value(request).map_err(|error| to_foreign(error.into()))?;
     let call = Call {
         portolan_bench: VERSION,
         build: BUILD.into(),
         mac: handshake::mac(token, &greeting.nonce),
         request,
     };
-    handshake::send(&stream, &call).map_err(strange)?;
-    match handshake::receive(&stream).map_err(strange)? {
+    handshake::send(&stream, &call).map_err(to_foreign)?;
+    match handshake::receive(&stream).map_err(to_foreign)? {
         Reply::Refused(why) => Err(RemoteError::Refused {
             host: host.to_owned(),
             why,

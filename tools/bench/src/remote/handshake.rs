@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Handshake of a connection between client and server.
 //!
-//! It has three lines of JSON: the server's greeting, the client's call and the server's answer.
+//! It has three lines of JSON: the server's greeting, the client's call and the server's reply.
 //! After `Go` the connection belongs to the end of a row that the server runs.
 //!
 //! Neither side sends more than the other waits for. Lines are read byte by byte, so that no later

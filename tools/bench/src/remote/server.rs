@@ -71,7 +71,7 @@ pub fn serve(args: &BenchArgs, hosting: &dyn Hosting) -> Result<()> {
     let given = args.given_token();
     let token = match &given {
         Some(token) => token.clone(),
-        None => drawn(),
+        None => random_token(),
     };
     let port = listener.local_addr()?.port();
     hosting.log(&announcement(port, given.is_none().then_some(&token)));
@@ -86,9 +86,9 @@ pub fn serve(args: &BenchArgs, hosting: &dyn Hosting) -> Result<()> {
 }
 
 fn listen(args: &RemoteArgs) -> Result<TcpListener> {
-    let places = args.bind.map_or(host::ANYWHERE.to_vec(), |addr| vec![addr]);
+    let addrs = args.bind.map_or(host::ANYWHERE.to_vec(), |addr| vec![addr]);
     let port = args.port()?;
-    let addrs: Vec<SocketAddr> = places
+    let addrs: Vec<SocketAddr> = addrs
         .into_iter()
         .map(|addr| SocketAddr::new(addr, port))
         .collect();
@@ -100,8 +100,8 @@ fn listen(args: &RemoteArgs) -> Result<TcpListener> {
 }
 
 /// Returns the text that shows users how to reach the server.
-fn announcement(port: u16, drawn: Option<&String>) -> String {
-    let token = match drawn {
+fn announcement(port: u16, generated: Option<&String>) -> String {
+    let token = match generated {
         Some(token) => format!(" --token {token}"),
         None => " and the same token".into(),
     };
@@ -115,7 +115,7 @@ fn announcement(port: u16, drawn: Option<&String>) -> String {
     )
 }
 
-fn drawn() -> String {
+fn random_token() -> String {
     let bytes: [u8; TOKEN_LEN] = rand::random();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -246,17 +246,19 @@ impl Server<'_> {
 
     /// Begins a session, or returns the current one.
     fn begin(&self, session: Session) -> Option<Session> {
-        let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_none() {
-            *held = Some(session);
+        let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.is_none() {
+            *current = Some(session);
             return None;
         }
-        held.clone()
+        current.clone()
     }
 
     fn is_session(&self, number: u64) -> bool {
-        let held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().is_some_and(|held| held.number == number)
+        let current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        current
+            .as_ref()
+            .is_some_and(|current| current.number == number)
     }
 
     /// Runs an end.

@@ -41,7 +41,7 @@ pub(crate) fn run(
         .stderr(Stdio::piped());
     let child = command.spawn();
     let mut program = Program(child.context("cannot start the library's program")?);
-    if let Err(error) = introduce(end, &mut program.0) {
+    if let Err(error) = exchange_addresses(end, &mut program.0) {
         // The program's own error is more precise than the lost connection.
         program.end()?;
         return Err(error);
@@ -154,7 +154,7 @@ fn arguments(
 }
 
 /// Exchanges the addresses of this end's program and the other end's.
-fn introduce(end: &mut End, child: &mut Child) -> Result<()> {
+fn exchange_addresses(end: &mut End, child: &mut Child) -> Result<()> {
     let output = child.stdout.as_mut().context("the program has no output")?;
     let mut name = String::new();
     BufReader::new(output.take(NAME_LEN_MAX)).read_line(&mut name)?;

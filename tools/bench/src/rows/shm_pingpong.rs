@@ -41,16 +41,20 @@ pub(crate) fn run(end: &mut End, lines: Lines) -> Result<Option<Sample>> {
     } else {
         0
     };
-    let mut ball = Ball::new(&map, bodies, lines, end.drives());
+    let mut channel = LineChannel::new(&map, bodies, lines, end.drives());
     let spin_wait = end.spin_wait();
     if end.drives() {
-        serve(end, &mut ball, spin_wait)
+        serve(end, &mut channel, spin_wait)
     } else {
-        answer(&mut ball, spin_wait)
+        answer(&mut channel, spin_wait)
     }
 }
 
-fn serve(end: &End, ball: &mut Ball<'_>, mut spin_wait: SpinWait) -> Result<Option<Sample>> {
+fn serve(
+    end: &End,
+    channel: &mut LineChannel<'_>,
+    mut spin_wait: SpinWait,
+) -> Result<Option<Sample>> {
     let mut seq = 0;
     let shape = Pass::round_trips(SHM_BATCH);
     end.measure(shape, |last| {
@@ -64,31 +68,31 @@ fn serve(end: &End, ball: &mut Ball<'_>, mut spin_wait: SpinWait) -> Result<Opti
                 },
             };
             let flags = if flags.last { Flags::LAST } else { flags };
-            ball.throw(2 * seq - 1, flags);
-            ball.catch(2 * seq, &mut spin_wait)?;
+            channel.send(2 * seq - 1, flags);
+            channel.receive(2 * seq, &mut spin_wait)?;
         }
         Ok(())
     })
 }
 
-fn answer(ball: &mut Ball<'_>, mut spin_wait: SpinWait) -> Result<Option<Sample>> {
+fn answer(channel: &mut LineChannel<'_>, mut spin_wait: SpinWait) -> Result<Option<Sample>> {
     let mut seq = 0;
     loop {
         seq += 1;
-        let last = ball.catch(2 * seq - 1, &mut spin_wait)?;
+        let last = channel.receive(2 * seq - 1, &mut spin_wait)?;
         let flags = match (seq, last) {
             (_, true) => Flags::LAST,
             (1, false) => Flags::FIRST,
             _ => Flags::NONE,
         };
-        ball.throw(2 * seq, flags);
+        channel.send(2 * seq, flags);
         if last {
             return Ok(None);
         }
     }
 }
 
-struct Ball<'a> {
+struct LineChannel<'a> {
     map: &'a SharedMap,
     /// Offset of the word that this end writes. Its body follows at `LINE`.
     mine: usize,
@@ -100,7 +104,7 @@ struct Ball<'a> {
     message: Vec<u8>,
 }
 
-impl<'a> Ball<'a> {
+impl<'a> LineChannel<'a> {
     fn new(map: &'a SharedMap, body_len: usize, lines: Lines, drives: bool) -> Self {
         let second = (AREA + body_len).next_multiple_of(AREA);
         let (mine, theirs) = if drives { (0, second) } else { (second, 0) };
@@ -108,7 +112,7 @@ impl<'a> Ball<'a> {
             Lines::One => (0, 0),
             Lines::Two => (mine, theirs),
         };
-        Ball {
+        LineChannel {
             map,
             mine: my_word,
             theirs: their_word,
@@ -120,21 +124,21 @@ impl<'a> Ball<'a> {
 
     /// Sends message `number`.
     #[inline]
-    fn throw(&mut self, number: u64, flags: Flags) {
+    fn send(&mut self, number: u64, flags: Flags) {
         if !self.message.is_empty() {
             stamp(&mut self.message, number, flags);
             self.map.write(self.my_body, &self.message);
         }
         let word = number | if flags.last { LAST } else { 0 };
-        // SYNC: ball-word; publishes the body.
+        // SYNC: line-word; publishes the body.
         self.map.word(self.mine).store(word, Ordering::Release);
     }
 
     /// Waits for message `number`. Returns true if it is the last.
     #[inline]
-    fn catch(&mut self, number: u64, spin_wait: &mut SpinWait) -> Result<bool> {
+    fn receive(&mut self, number: u64, spin_wait: &mut SpinWait) -> Result<bool> {
         loop {
-            // SYNC: ball-word; pairs with the store in `throw`.
+            // SYNC: line-word; pairs with the store in `send`.
             let word = self.map.word(self.theirs).load(Ordering::Acquire);
             if word & !LAST == number {
                 spin_wait.reset();

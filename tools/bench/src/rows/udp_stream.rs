@@ -43,7 +43,7 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
     let socket = socket::udp(end, Some(segment))?;
     let piece = segment - HEADER;
     let pieces = segments_max(segment);
-    let calls = calls_under_way(&socket)?;
+    let calls = calls_in_flight(&socket)?;
     let flow = Flow {
         socket,
         spin_wait: end.spin_wait(),
@@ -76,7 +76,7 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
 
 /// Returns the number of calls that fit the socket's buffer. Both ends compute the same value if
 /// their kernels have the same limits.
-fn calls_under_way(socket: &OwnedFd) -> Result<usize> {
+fn calls_in_flight(socket: &OwnedFd) -> Result<usize> {
     let granted = getsockopt(socket, sockopt::RcvBuf)?;
     Ok((granted / CALL_COST).clamp(2, CALLS_MAX))
 }

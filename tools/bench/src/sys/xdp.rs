@@ -127,7 +127,7 @@ impl Xdp {
         })
     }
 
-    /// Sends a frame. Returns `false` if there is no room now.
+    /// Sends a frame. Returns `false` if the socket buffer is full.
     ///
     /// # Errors
     /// The system call fails.
@@ -212,7 +212,7 @@ impl Ring {
         self.memory.half_word(self.at.producer as usize)
     }
 
-    /// Puts an entry into the ring. There is always room: a ring has as many entries as chunks.
+    /// Puts an entry into the ring. It cannot overflow: a ring has as many entries as chunks.
     #[inline]
     fn put(&mut self, entry: &[u8]) {
         self.memory.write(self.entry(), entry);

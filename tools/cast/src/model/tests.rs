@@ -159,7 +159,7 @@ fn multicast_sends_once_in_one_hop() {
     };
     let predicted = all(1 << 30).predict(Form::Multicast);
     assert!(close(predicted.bytes_per_sec, 117e6), "{predicted:?}");
-    // Little data goes by multicast, and much data by a chain, which is then hardly slower.
+    // Little data is sent by multicast, and much data by a chain, which is then hardly slower.
     assert_eq!(all(1 << 20).choose().form, Form::Multicast);
     assert_eq!(all(1 << 34).choose().form, Form::CHAIN);
     let compared = model(&rates, 1 << 20).compare();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Test before a multicast cast of whether the source's datagrams reach all hosts.
 //!
-//! The source invites all hosts to a group, sends trial datagrams, and asks how many were received.
+//! The source invites all hosts to a group, sends trial datagrams, and queries how many were received.
 //! If a host cannot join or receives too few, the cast uses a chain and reports that.
 
 use super::Message;
@@ -36,7 +36,7 @@ const TRIAL_DELAY: Duration = Duration::from_millis(100);
 /// Longest sleep. It bounds the delay of a signal that arrived just before it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// Communication of a process with the others of its job.
+/// Communication of a process with the other processes of its job.
 pub(crate) struct Job<'a> {
     pub(crate) node: &'a mut Node,
     pub(crate) inbox: &'a Inbox,
@@ -70,7 +70,7 @@ pub(crate) fn probe(job: Job<'_>) -> Result<ProbeResult, Fault> {
     for request in prober.watches.into_values() {
         prober.job.node.cancel(request);
     }
-    // Other processes may have started already, so their messages are kept for the cast.
+    // Other processes may have started already, so their messages are queued for the cast.
     let mut inbox = lock(prober.job.inbox);
     prober.deferred.append(&mut inbox);
     *inbox = prober.deferred;

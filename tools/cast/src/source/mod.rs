@@ -33,11 +33,11 @@ const BATCH_RECORDS_MAX: usize = 4096;
 /// reason.
 const BATCH_NAMES_LEN_MAX: usize = 384 << 10;
 
-/// Maximum bytes of the attributes of one entry, for the same reason. Most file systems have less
-/// room for them.
+/// Maximum bytes of the attributes of one entry, for the same reason. Most file systems support
+/// less.
 const ATTRIBUTES_LEN_MAX: usize = 256 << 10;
 
-/// Maximum content bytes of a batch. Receivers with an older copy hash as much before they answer.
+/// Maximum content bytes of a batch. Receivers with an older copy hash as much before they reply.
 const BATCH_LEN_MAX: u64 = 64 << 20;
 
 /// Consumer of blocks.

@@ -70,7 +70,7 @@ pub(crate) trait Sink: Send {
 /// Consumer of received blocks, in order.
 pub(crate) trait Store {
     /// Handles a block. After the last one, the copy is in place or has been compared. Returns the
-    /// data blocks of a batch that are missing here, if the source asks for them.
+    /// data blocks of a batch that are missing here, if the source requests them.
     ///
     /// # Errors
     /// The errors of [`Sink`], [`Fault::Protocol`], and [`Fault::TotalDiffers`].

@@ -13,7 +13,7 @@ const KIND_BITS: u32 = 4;
 pub(crate) struct EventTable {
     pub(super) off: u64,
     pub(super) count: u64,
-    /// Number of events for which there was no room.
+    /// Number of events that did not fit.
     pub(crate) dropped: u64,
 }
 

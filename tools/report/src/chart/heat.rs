@@ -98,7 +98,7 @@ impl Sheet<'_> {
     #[allow(clippy::cast_precision_loss, reason = "a few dozen of cells")]
     fn span(&self, index: usize, from: f64) -> (f64, f64) {
         let begin = from + self.cell * index as f64;
-        // A gap separates adjacent cells if there is room.
+        // A gap separates adjacent cells if the cells are large enough.
         let gap = if self.cell > 6.0 { 1.0 } else { 0.0 };
         (begin, begin + self.cell - gap)
     }

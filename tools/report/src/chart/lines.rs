@@ -157,7 +157,7 @@ impl<'a> Frame<'a> {
         canvas.text(words, (area.0, f64::midpoint(area.1, area.3)), style)
     }
 
-    /// Returns true if a line goes through `area`.
+    /// Returns true if a line crosses `area`.
     fn is_crossed(&self, area: Box4) -> bool {
         let mut lines = self.chart.lines.iter();
         lines.any(|line| crosses(&self.points(line), area))

@@ -76,7 +76,7 @@ fn speed_ups(npb: &Npb) -> Option<Figure> {
             groups,
         }),
         caption: format!(
-            "The time of one process, divided by that of {most}; {most} would be perfect. At best: {}.",
+            "Time of one process divided by that of {most}; {most} would be ideal. Best: {}.",
             best.join(", ")
         ),
     })
@@ -104,8 +104,8 @@ fn by_count(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
         return None;
     }
     lines.push(Line {
-        name: "perfect".into(),
-        short: "perfect".into(),
+        name: "ideal".into(),
+        short: "ideal".into(),
         ink: Ink::Muted,
         dashed: true,
         points: counts
@@ -118,7 +118,7 @@ fn by_count(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
         Axis::logarithmic("speed-up over one process", Unit::Times),
     );
     let title = format!("{program}: speed-up by the number of processes");
-    let caption = "Dashed: as many times faster as there are processes.".to_owned();
+    let caption = "Dashed: ideal speed-up.".to_owned();
     figures::figure(name, (&title, caption), axes, lines)
 }
 
@@ -156,14 +156,14 @@ fn breakdown(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
     Some(Figure {
         name,
         chart: Chart::Stacks(Stacks {
-            title: format!("{program}: where the time goes on {most} processes"),
+            title: format!("{program}: time spent on {most} processes"),
             across: "% of the time from MPI_Init to MPI_Finalize".into(),
             kinds: kinds.into_iter().map(|(_, kind)| kind).collect(),
             rows,
         }),
         caption: format!(
-            "{program} communicates, or waits for others, {range} % of its time, by network; the \
-             rest it computes."
+            "{program} communicates or waits for {range} % of its time, depending on the network, and \
+             computes for the rest."
         ),
     })
 }

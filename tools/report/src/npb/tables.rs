@@ -103,7 +103,7 @@ fn speed_ups(npb: &Npb) -> Table {
             npb.speed_up(run).map(|speed_up| format!("{speed_up:.2}"))
         }),
         caption: format!(
-            "Then 16 would have been perfect; now {} would be.",
+            "Then 16 would have been ideal; now {} would be.",
             npb.most().unwrap_or_default()
         ),
     }

@@ -41,7 +41,7 @@ fn time_is_stacked_by_rank_and_bytes_are_a_heat_map() {
     assert_eq!(stacks.rows[2], ("2".to_owned(), vec![0.5, 0.375, 0.125]));
     assert_eq!(
         time.caption,
-        "The processes compute 50 % of their time on average; most of the rest, 38 %, goes to Recv."
+        "The processes compute 50 % of their time on average; Recv takes most of the rest, 38 %."
     );
     let Chart::Heat(heat) = &bytes.chart else {
         panic!("{bytes:?}")

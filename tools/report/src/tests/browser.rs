@@ -67,7 +67,7 @@ fn layout_problems(browser: &str, directory: &Path, page: &Path, width: u32, dar
         .lines()
         .filter(|line| line.contains("CONSOLE"))
         .collect();
-    assert_eq!(complaints, [""; 0], "the browser complains");
+    assert_eq!(complaints, [""; 0], "errors in the browser console");
     let found = dom
         .split(FOUND[0])
         .nth(1)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Looks at a page in a frame as a reader would: what is cut off, what lies over something else, what is
-// too pale. Leaves sentences in the element #found, or "nothing" if all is well.
+// Finds layout problems of a page in a frame: text that is cut off, overlaps or has too little contrast.
+// Writes the problems to the element #found, or "nothing" if there are none.
 
-// WCAG 2.1, level AA: text of ordinary size; and what is drawn, as names in the colour of their lines.
+// Minimum contrast (WCAG 2.1, level AA) of text, and of names drawn in the colour of their lines.
 const CONTRAST_MIN = 4.5;
 const CONTRAST_MIN_DRAWN = 3;
-const SLACK = 1.5; // pixels by which boxes of letters may touch: they are taller than the letters
+const SLACK = 1.5; // tolerated overlap of text boxes in pixels, because they are taller than the letters
 
 function luminance(colour) {
     const part = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
@@ -18,21 +18,21 @@ function contrast(one, other) {
     return (light + 0.05) / (dark + 0.05);
 }
 
-function look(frame, width) {
+function problems_of(frame, width) {
     const found = [];
     const view = frame.contentWindow;
     const page = frame.contentDocument;
-    const tell = (what) => found.push(`${width} px: ${what}`);
+    const report = (what) => found.push(`${width} px: ${what}`);
     const ground = view.getComputedStyle(page.body).backgroundColor;
-    if (page.scripts.length > 0) tell("the page has a script");
+    if (page.scripts.length > 0) report("the page has a script");
     if (page.documentElement.scrollWidth > width) {
-        tell(`the page is ${page.documentElement.scrollWidth} px wide`);
+        report(`the page is ${page.documentElement.scrollWidth} px wide`);
     }
     for (const element of page.body.querySelectorAll("*")) {
         const box = element.getBoundingClientRect();
         const words = element.textContent.trim().slice(0, 40);
         if (box.width === 0 || element.closest(".scroll table")) continue;
-        if (box.right > width + SLACK || box.left < -SLACK) tell(`cut off: ${element.tagName} "${words}"`);
+        if (box.right > width + SLACK || box.left < -SLACK) report(`cut off: ${element.tagName} "${words}"`);
     }
     for (const element of page.body.querySelectorAll("p, li, td, th, figcaption, h1, h2, h3, dt, dd, text")) {
         if (element.getBoundingClientRect().width === 0) continue;
@@ -42,7 +42,7 @@ function look(frame, width) {
         const clear = /, 0\)$/.test(behind) ? ground : behind;
         const is_drawn = /system/.test(element.getAttribute("fill") ?? "");
         const least = is_drawn ? CONTRAST_MIN_DRAWN : CONTRAST_MIN;
-        if (contrast(ink, clear) < least) tell(`too pale: "${element.textContent.trim()}"`);
+        if (contrast(ink, clear) < least) report(`low contrast: "${element.textContent.trim()}"`);
     }
     for (const chart of page.querySelectorAll("svg")) {
         const sheet = chart.getBoundingClientRect();
@@ -54,22 +54,22 @@ function look(frame, width) {
         ]);
         texts.forEach(([words, box], at) => {
             if (box.right > sheet.right + SLACK || box.left < sheet.left - SLACK) {
-                tell(`${name}: "${words}" is cut off`);
+                report(`${name}: "${words}" is cut off`);
             }
             for (const [others, other] of texts.slice(at + 1)) {
                 const across = Math.min(box.right, other.right) - Math.max(box.left, other.left);
                 const down = Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top);
-                // Lines of letters may touch; half a line is one over another.
-                if (across > SLACK && down > box.height / 3) tell(`${name}: "${words}" lies over "${others}"`);
+                // Adjacent lines may touch; an overlap of a third of a line is a problem.
+                if (across > SLACK && down > box.height / 3) report(`${name}: "${words}" overlaps "${others}"`);
             }
         });
     }
     return found;
 }
 
-// The frame has the page, and the width that media queries see.
+// The frame has the page and the width that media queries use.
 addEventListener("load", () => {
     const frame = document.getElementById("frame");
-    const found = look(frame, frame.clientWidth);
+    const found = problems_of(frame, frame.clientWidth);
     document.getElementById("found").textContent = found.length > 0 ? found.join("\n") : "nothing";
 });
