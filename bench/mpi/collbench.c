@@ -156,7 +156,7 @@ int main(int argc, char **argv)
     plan.len = kind ? atoi(argv[2]) : -1;
     if (plan.len < 0 || atoi(argv[3]) <= 0) {
         if (plan.rank == 0)
-            fprintf(stderr, "usage: collbench NAME LEN ROUNDS; NAME is one of the operations at the top of collbench.c\n");
+            fprintf(stderr, "usage: collbench NAME LEN ROUNDS; collbench.c lists the names at its top\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     len = (size_t)plan.len * (size_t)plan.size + sizeof(float);

@@ -328,10 +328,10 @@ impl<'a, T: Endpoint> Loops<'a, T> {
             let mut flags = Flags::NONE;
             for _ in 0..self.burst {
                 self.endpoint.receive(&mut self.message)?;
-                let came = self.clock.raw();
+                let arrived = self.clock.raw();
                 flags = verify(&self.message, seq)?;
                 stamp(&mut self.message, seq, flags);
-                let held_us = self.since_us(came);
+                let held_us = self.since_us(arrived);
                 self.endpoint.send(&self.message)?;
                 reply.extend(held_us.to_le_bytes());
                 seq += 1;

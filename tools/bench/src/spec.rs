@@ -94,7 +94,7 @@ impl Program {
                 "bare Ethernet"
             }
             Program::XdpPingpong(_) => "bare AF_XDP",
-            Program::XdpLinkPingpong(_) => "the xdp link",
+            Program::XdpLinkPingpong(_) => "the XDP link",
             Program::UdpPingpong(_)
             | Program::UdpFlow(_)
             | Program::UdpStream(..)
@@ -135,10 +135,10 @@ impl Program {
                 "native mode"
             }
             Program::UdpPingpong(Aim::Connected) => "connected",
-            Program::UdpPingpong(Aim::Each) => "an address with each",
+            Program::UdpPingpong(Aim::Each) => "unconnected",
             Program::TcpPingpong | Program::TcpLogp => "spinning, TCP_NODELAY",
-            Program::ShmPingpong(Lines::One) => "one line",
-            Program::ShmPingpong(Lines::Two) => "one line each way",
+            Program::ShmPingpong(Lines::One) => "one cache line",
+            Program::ShmPingpong(Lines::Two) => "two cache lines",
             Program::ShmStream(Copying::Pipelined) => "pipelined copy",
             Program::ShmStream(Copying::VmRead) => "process_vm_readv",
             Program::ShmRate(Publish::Each) => "published one by one",
@@ -236,7 +236,7 @@ impl Payload {
             (Payload::Single, _) => "one message per datagram",
             (Payload::Full, "frame") => "full frames",
             (Payload::Full, _) => "full datagrams, segmentation offload",
-            (Payload::Pieces, _) => "one frame a descriptor",
+            (Payload::Pieces, _) => "one frame per descriptor",
         }
     }
 }

@@ -70,7 +70,8 @@ pub fn work(spec: &Spec) -> ExitCode {
         why: fault.to_string(),
     }
     .emit();
-    // Exits without closing the node, so that the other processes notice the failure and continue at once.
+    // Exits without closing the node, so that the other processes notice the failure and continue
+    // at once.
     std::process::exit(match fault {
         Fault::Signal(signal) => 128 + signal,
         _ => 1,

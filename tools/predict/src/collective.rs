@@ -251,7 +251,7 @@ mod tests {
     /// and the members whose data each has received.
     fn run(all: &[Vec<Round>]) -> (bool, Vec<Vec<bool>>) {
         let count = all.len();
-        let mut knows: Vec<Vec<bool>> = (0..count)
+        let mut received_from: Vec<Vec<bool>> = (0..count)
             .map(|me| (0..count).map(|other| me == other).collect())
             .collect();
         let mut in_flight: BTreeMap<(usize, usize), Vec<Vec<bool>>> = BTreeMap::new();
@@ -268,20 +268,23 @@ mod tests {
                         in_flight
                             .entry((me, *to))
                             .or_default()
-                            .push(knows[me].clone());
+                            .push(received_from[me].clone());
                     }
                     sent[me] = true;
                     is_moving = true;
                 }
-                let has_come = |from: &usize| {
+                let has_arrived = |from: &usize| {
                     in_flight
                         .get(&(*from, me))
                         .is_some_and(|queue| !queue.is_empty())
                 };
-                if round.receives.iter().all(has_come) {
+                if round.receives.iter().all(has_arrived) {
                     for from in &round.receives {
-                        let news = in_flight.get_mut(&(*from, me)).expect("has come").remove(0);
-                        for (mine, theirs) in knows[me].iter_mut().zip(news) {
+                        let data = in_flight
+                            .get_mut(&(*from, me))
+                            .expect("has arrived")
+                            .remove(0);
+                        for (mine, theirs) in received_from[me].iter_mut().zip(data) {
                             *mine |= theirs;
                         }
                     }
@@ -296,7 +299,7 @@ mod tests {
         }
         let is_done =
             (0..count).all(|me| next[me] == all[me].len()) && in_flight.values().all(Vec::is_empty);
-        (is_done, knows)
+        (is_done, received_from)
     }
 
     #[test]
@@ -308,17 +311,16 @@ mod tests {
                         let all: Vec<_> = members(count, root, bytes)
                             .map(|one| one.rounds(shape))
                             .collect();
-                        let (is_done, knows) = run(&all);
+                        let (is_done, received_from) = run(&all);
                         assert!(is_done, "{shape:?} of {count}, root {root}, {bytes} bytes");
-                        let has_all = |me: usize| knows[me].iter().all(|known| *known);
+                        let has_all = |me: usize| received_from[me].iter().all(|known| *known);
                         let is_right = match shape {
                             Shape::Broadcast | Shape::Scatter => {
-                                (0..count).all(|me| knows[me][root])
+                                (0..count).all(|me| received_from[me][root])
                             }
                             Shape::Reduce | Shape::Gather => has_all(root),
-                            Shape::Scan => {
-                                (0..count).all(|me| knows[me][..=me].iter().all(|known| *known))
-                            }
+                            Shape::Scan => (0..count)
+                                .all(|me| received_from[me][..=me].iter().all(|known| *known)),
                             _ => (0..count).all(has_all),
                         };
                         assert!(is_right, "{shape:?} of {count}, root {root}, {bytes} bytes");

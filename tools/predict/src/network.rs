@@ -188,13 +188,13 @@ impl Network {
     pub(crate) fn with(&self, parts: Parts, bytes: u64) -> Point {
         let (base, whole) = (self.points[0], self.at(bytes));
         let more = whole.combine(base, |whole, base| whole - base);
-        let keep = |is_kept: bool, value: f64| if is_kept { value } else { 0.0 };
+        let select = |is_included: bool, value: f64| if is_included { value } else { 0.0 };
         Point {
             bytes,
-            l_us: keep(parts.latency, base.l_us) + keep(parts.bandwidth, more.l_us),
-            os_us: keep(parts.rate, base.os_us) + keep(parts.bandwidth, more.os_us),
-            or_us: keep(parts.rate, base.or_us) + keep(parts.bandwidth, more.or_us),
-            g_us: keep(parts.rate, base.g_us) + keep(parts.bandwidth, more.g_us),
+            l_us: select(parts.latency, base.l_us) + select(parts.bandwidth, more.l_us),
+            os_us: select(parts.rate, base.os_us) + select(parts.bandwidth, more.os_us),
+            or_us: select(parts.rate, base.or_us) + select(parts.bandwidth, more.or_us),
+            g_us: select(parts.rate, base.g_us) + select(parts.bandwidth, more.g_us),
         }
     }
 

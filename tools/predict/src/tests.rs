@@ -417,11 +417,11 @@ fn sends_that_rely_on_buffering_are_reported() {
     ];
     let replayer = Replayer::new(&trace(scripts)).unwrap();
     assert!(replayer.predict(&network(), &ideal(), 2).is_ok());
-    let asking = Network {
+    let rendezvous = Network {
         eager_max: 100,
         ..network()
     };
-    let stuck = replayer.predict(&asking, &ideal(), 2);
+    let stuck = replayer.predict(&rendezvous, &ideal(), 2);
     assert_eq!(
         stuck,
         Err(TraceError::Stuck {
