@@ -378,8 +378,8 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Runs the receiver of a stream. [`POSTED`] receives are always posted, so that the next message can
-/// arrive while this one is checked.
+/// Runs the receiver of a stream. [`POSTED`] receives are always posted, so that the next message
+/// can arrive while this one is checked.
 fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64> {
     node.open(DATA, PortConfig::default())?;
     let mut posted = VecDeque::new();

@@ -223,7 +223,8 @@ pub(crate) fn try_send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool>
     Ok(none_if_full(count(sent))?.is_some())
 }
 
-/// Sends one datagram to `to` on a non-blocking socket. Returns `false` if the socket buffer is full.
+/// Sends one datagram to `to` on a non-blocking socket. Returns `false` if the socket buffer is
+/// full.
 ///
 /// # Errors
 /// The system call fails.

@@ -41,7 +41,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the tree of `size` processes. With multicast all other processes are children of the source.
+    /// Returns the tree of `size` processes. With multicast all other processes are children of the
+    /// source.
     #[must_use]
     pub fn of(form: Form, size: u32) -> Shape {
         let degree = match form {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Test before a multicast cast of whether the source's datagrams reach all hosts.
 //!
-//! The source invites all hosts to a group, sends trial datagrams, and queries how many were received.
-//! If a host cannot join or receives too few, the cast uses a chain and reports that.
+//! The source invites all hosts to a group, sends trial datagrams, and queries how many were
+//! received. If a host cannot join or receives too few, the cast uses a chain and reports that.
 
 use super::Message;
 use crate::control::Control;
