@@ -283,8 +283,8 @@ mod tests {
         let figures = figures_of(fastest, slower);
         let figure = figures.iter().find(|figure| figure.name == "moving");
         let caption = &figure.expect("the chart").caption;
-        let expected = "copied in and out by the processes is ahead from 64 B on, fetched by a call of the \
-                    kernel is ahead from 64 KB on";
+        let expected = "copied in and out by the processes is ahead from 64 B on, read by a \
+                    system call is ahead from 64 KB on";
         assert!(caption.contains(expected), "{caption}");
         let lone = row("limit", "shm", "stream", 64, &json!({}));
         assert_eq!(figures_of(vec![lone], vec![]), []);

@@ -330,7 +330,7 @@ fn counts_are_listed_below_those_of_papers() {
                 "99.9 %"
             ],
             [
-                "Portolan over UDP, placement speculative, 10,000 of 100,000 from elsewhere",
+                "Portolan over UDP, placement speculative, 10,000 foreign of 100,000",
                 "100",
                 "90",
                 "90.0 %"

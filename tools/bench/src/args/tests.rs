@@ -160,7 +160,7 @@ fn options_without_effect_are_rejected() {
             .expect_err(line)
             .to_string();
         assert!(
-            error.contains("no effect") && error.contains("leave"),
+            error.contains("no effect") && error.contains("omit"),
             "{error}"
         );
     }
