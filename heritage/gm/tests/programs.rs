@@ -35,14 +35,14 @@ fn messages_arrive_on_every_path() {
 fn send_completes_before_its_reply_arrives() {
     let shop = workshop();
     let program = checked(&shop, "replies.c");
-    assert_both_done(&program, &ways(), &["order"]);
+    assert_both_done(&program, &path_options(), &["order"]);
 }
 
 #[test]
 fn memory_freed_while_sent_arrives_intact() {
     let shop = workshop();
     let program = checked(&shop, "replies.c");
-    assert_both_done(&program, &ways(), &["free"]);
+    assert_both_done(&program, &path_options(), &["free"]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn message_after_main_is_not_written() {
 fn processes_without_traffic_exit_cleanly() {
     let shop = workshop();
     let program = checked(&shop, "idle.c");
-    for way in ways() {
+    for way in path_options() {
         let output = job(2, &way, &program, &[]).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && err.is_empty(), "{way:?}: {err}");

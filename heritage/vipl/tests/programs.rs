@@ -57,7 +57,7 @@ fn shared_completion_queue_keeps_the_order_of_each_vi() {
 fn connections_are_accepted_or_refused() {
     let shop = workshop();
     let program = checked(&shop, "connections.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &path_options(), &[]);
 }
 
 /// The network decides which messages are lost. The assertions check what each level guarantees.

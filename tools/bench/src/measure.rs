@@ -178,8 +178,8 @@ pub(crate) fn drive(
     let elapsed = start.elapsed();
     let cpu_s = (process_time() - spent_before).as_secs_f64();
     let effort = Usage::of_this_thread().since(&effort_before);
-    turn(true)?;
-    let mut sample = shape.sample(&times, turns, elapsed);
+    pass(true)?;
+    let mut sample = shape.sample(&times, passes, elapsed);
     sample.cpu_s = cpu_s;
     sample.times = packed(&times)?;
     sample.extra.costs = Costs::of("sender", &effort, passes * shape.messages);

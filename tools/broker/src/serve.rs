@@ -145,7 +145,7 @@ impl Broker {
             self.accept();
             ready.clear();
             self.epoll.poll(&mut ready)?;
-            self.free_gone();
+            self.free_closed();
             ready.iter().for_each(|ready| self.handle(*ready));
             self.close_idle();
         }

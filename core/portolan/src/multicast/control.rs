@@ -213,7 +213,7 @@ mod tests {
     };
 
     fn controls() -> Vec<Control> {
-        let lack = |block, ranges: &[(u16, u16)]| Lack {
+        let missing = |block, ranges: &[(u16, u16)]| MissingPieces {
             block,
             ranges: ranges.to_vec(),
         };
@@ -232,7 +232,7 @@ mod tests {
                 got: 5,
             },
             Control::Report {
-                report: report(vec![lack(2, &[(0, 3), (7, 8)]), lack(5, &[(1, 2)])]),
+                report: report(vec![missing(2, &[(0, 3), (7, 8)]), missing(5, &[(1, 2)])]),
                 got: u64::MAX,
             },
             Control::Sent(Sent {

@@ -190,8 +190,8 @@ fn zero_copy_tcp() -> Result<()> {
     )?;
     let pipe = net::Pipe::new(ZERO_COPY_LEN)?;
     let bytes = vec![1; ZERO_COPY_LEN];
-    let page = pipe.lend(&bytes).context("vmsplice")?;
-    pipe.pass_on(stream.as_fd(), page, false)
+    let page = pipe.splice_in(&bytes).context("vmsplice")?;
+    pipe.splice_to(stream.as_fd(), page, false)
         .context("splice")?;
     Ok(())
 }
