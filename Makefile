@@ -39,7 +39,8 @@ test-first: ## as root: the first commands of README.md, by an ordinary user on 
 	@scripts/test-first.sh
 
 test-faults: setup ## kill a process at KILLS (500) points, and hosts of casts; make all troubles on all paths
-	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test kills --test troubles --test cast --test cast_limits -- --ignored --nocapture
+	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test jobs --test network --test cast -- --ignored --nocapture \
+		kills:: troubles:: copies:: limits::
 
 test-documented: setup ## run PROGRAMS (10000) drawn programs, and compare with what is documented
 	DOCUMENTED_PROGRAMS=$(PROGRAMS) DOCUMENTED_SEED=$(SEED) $(CARGO) test -p portolan-cli --test documented -- \

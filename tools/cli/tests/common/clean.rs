@@ -67,12 +67,12 @@ pub(crate) static CAN_OWN_SHM: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// Runs a job and checks that nothing of it is left.
-pub(crate) fn run_clean(count: u32, role: &str, args: &[&str]) -> Ended {
+pub(crate) fn run_clean(module: &str, count: u32, role: &str, args: &[&str]) -> Ended {
     let (word, tmp) = (unique_word(), tempfile::tempdir().unwrap());
     let list = tempfile::NamedTempFile::new().unwrap();
     let tmpdir = format!("TMPDIR={}", tmp.path().display());
     let args = [args, &["--env", &tmpdir, "--grace-ms", "5000"]].concat();
-    let mut command = ranks_command(count, role, &args, &word);
+    let mut command = ranks_command(module, count, role, &args, &word);
     if *CAN_OWN_SHM {
         command = with_own_shm(list.path(), &command);
     }

@@ -84,7 +84,8 @@ impl Hosts {
         }
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let hosts = Hosts {
-            prefix: format!("t{}-{next}", std::process::id()),
+            // No name of a lab begins like this.
+            prefix: format!("hosts{}-{next}", std::process::id()),
             directory: tempfile::tempdir().unwrap(),
         };
         let made = Command::new("sh")

@@ -6,12 +6,20 @@ use portolan_sys::net::enter_netns;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{JoinHandle, spawn};
 
 /// Returns the address of a port on a host of a lab.
 pub(crate) fn address(host: u32, port: u16) -> SocketAddr {
     let [low, ..] = (host + 1).to_le_bytes();
     (Ipv4Addr::new(10, 77, 0, low), port).into()
+}
+
+/// Returns a name for a lab that no other test uses.
+pub(crate) fn unique_name(test: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("t{}-{next}-{test}", std::process::id())
 }
 
 /// A lab that is removed when a test ends, however it ends.
@@ -24,7 +32,7 @@ impl Lab {
 
     /// Creates a lab with these arguments of `lab up`.
     pub(crate) fn up_with(test: &str, args: &[&str]) -> Lab {
-        let lab = Lab(format!("t{}-{test}", std::process::id()));
+        let lab = Lab(unique_name(test));
         let ended = run(&[&["lab", "up", "--name", &lab.0], args].concat());
         assert_eq!((ended.status, ended.err.as_str()), (0, ""));
         lab

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs the command `portolan` and checks its effects.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
+#![allow(
+    dead_code,
+    unused_macros,
+    reason = "each test program uses its own part of this"
+)]
 
 pub(crate) mod clean;
 pub(crate) mod disguise;
@@ -10,6 +14,7 @@ pub(crate) mod labs;
 pub(crate) mod mpi;
 pub(crate) mod payload;
 pub(crate) mod pmi;
+#[macro_use]
 pub(crate) mod ranks;
 
 use std::path::{Path, PathBuf};
@@ -47,6 +52,13 @@ pub(crate) fn built(package: &str, file: &str) -> PathBuf {
     beside.with_file_name(file)
 }
 
+/// Copies a program of this build to `to`, where it can be run at once.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    // Let another process write the file, as in `write_program`.
+    let status = Command::new("cp").arg("--").args([from, to]).status();
+    assert!(status.unwrap().success(), "cannot copy {}", from.display());
+}
+
 /// Output and exit status of a command.
 pub(crate) struct Ended {
     pub(crate) status: i32,
@@ -81,13 +93,17 @@ pub(crate) fn give_ssh(command: &mut Command, directory: &Path, script: &str) {
 
 /// Writes a command for `sh`.
 pub(crate) fn write_command(path: &Path, script: &str) {
+    write_program(path, &format!("#!/bin/sh\n{script}\n"));
+}
+
+/// Writes an executable file that can be run at once.
+pub(crate) fn write_program(path: &Path, text: &str) {
     // Let another process write the file. A child forked by another thread of this one would
     // inherit the descriptor, and a file that is open for writing cannot be run (ETXTBSY,
     // execve(2)).
-    let script = format!("#!/bin/sh\n{script}\n");
     let written = Command::new("sh")
         .args(["-c", r#"printf %s "$1" > "$0" && chmod 755 "$0""#])
-        .args([path.as_os_str(), script.as_ref()])
+        .args([path.as_os_str(), text.as_ref()])
         .status();
     assert!(written.unwrap().success());
 }
@@ -159,8 +175,9 @@ pub(crate) fn processes_with(needle: &str) -> Vec<i32> {
 pub(crate) fn unique_sleep() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    // The fixed length keeps the number of sleep 1 out of that of sleep 10.
     format!(
-        "9{}.{}",
+        "9{}.{:04}",
         std::process::id(),
         NEXT.fetch_add(1, Ordering::Relaxed) + 1
     )

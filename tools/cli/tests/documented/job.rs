@@ -2,11 +2,11 @@
 //! Runs a program as a job of real processes, and compares the reported outcomes with the
 //! prediction.
 
-use crate::anybody;
 use crate::common::{Ended, portolan};
 use crate::model::{AnyClass, Chain, Expected, Link, Prediction};
 use crate::plan::{Fault, Outcome, Path, Program, Step};
 use crate::play;
+use crate::{anybody, as_rank_args};
 use std::collections::BTreeSet;
 use std::fs::{File, read_to_string, write};
 use std::io::Write;
@@ -71,9 +71,13 @@ pub(crate) fn run(program: &Program, lab: Option<&str>, seconds: u64) -> Run {
     let seconds = seconds.to_string();
     let limits = ["--timeout", &seconds, "--grace-ms", GRACE_MS];
     let args = [&["run", "-n", &count, "--env", &env], &limits[..], path].concat();
-    let rank = ["as_rank", "--exact", "--nocapture", "--test-threads=1"];
     let mut command = portolan(&args);
-    let output = command.arg("--").arg(own).args(rank).output().unwrap();
+    let output = command
+        .arg("--")
+        .arg(own)
+        .args(as_rank_args())
+        .output()
+        .unwrap();
     let told = (0..program.processes.len()).map(|rank| {
         let told = read_to_string(directory.path().join(rank.to_string())).unwrap_or_default();
         let lines = told.lines().map(|line| serde_json::from_str(line).unwrap());

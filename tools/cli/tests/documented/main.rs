@@ -12,9 +12,11 @@
     reason = "a test fails by panicking"
 )]
 
-mod anybody;
+#[macro_use]
 #[path = "../common/mod.rs"]
 mod common;
+
+mod anybody;
 mod draw;
 mod job;
 mod model;
@@ -30,6 +32,8 @@ use job::{JOB_SECONDS, SMALL_JOB_SECONDS};
 use model::predict;
 use plan::{Goal, How, Message, Path, Pick, Program, Step, Wanted};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+ranks_of_this_module!(as_rank_args);
 
 /// Number of programs in the ordinary tests: with fixed seeds, and with new ones.
 const FIXED: u64 = 120;
