@@ -17,6 +17,7 @@ use std::cell::UnsafeCell;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// See the module documentation.
 pub struct Channel {
@@ -99,31 +100,40 @@ impl Channel {
         if self.is_polled.load(Ordering::Relaxed) || self.is_polled.swap(true, Ordering::Acquire) {
             return 0;
         }
-        let count = match self.fill() {
-            true => self.deliver(),
-            false => 0,
-        };
+        let (is_filled, yields) = self.fill();
+        let count = if is_filled { self.deliver() } else { 0 };
         self.is_polled.store(false, Ordering::Release);
+        if yields {
+            self.yield_core();
+        }
         count
     }
 
-    /// Runs a turn. Returns true if there is anything to deliver.
+    /// Yields the core. Other threads may poll meanwhile.
+    #[cold]
+    fn yield_core(&self) {
+        let begin = Instant::now();
+        std::thread::yield_now();
+        self.lock().note_yield(begin.elapsed());
+    }
+
+    /// Runs a turn. Returns true if there is anything to deliver, and true if the core should be yielded.
     #[inline]
-    fn fill(&self) -> bool {
+    fn fill(&self) -> (bool, bool) {
         let mut endpoint = self.lock();
         // No reference to the mailbox exists while the endpoint polls: its hook makes one.
-        endpoint.poll(&mut |done| {
+        let (_, yields) = endpoint.poll_unyielding(&mut |done| {
             // SAFETY: the lock is held, and the hook is not running.
             unsafe { &mut *self.arriving.mailbox() }.push_completion(done);
         });
         // SAFETY: the lock is held, and the endpoint is not polling.
         let arriving = unsafe { &mut *self.arriving.mailbox() };
         if arriving.is_empty() {
-            return false;
+            return (false, yields);
         }
         // SAFETY: this thread has set `is_polled`.
         std::mem::swap(arriving, unsafe { &mut *self.leaving.get() });
-        true
+        (true, yields)
     }
 
     fn deliver(&self) -> usize {

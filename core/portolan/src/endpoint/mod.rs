@@ -38,6 +38,7 @@ use removal::RemovedPeer;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Process, or part of one, that other processes reach by its address. See the module
 /// documentation.
@@ -137,8 +138,25 @@ impl Endpoint {
     /// After many turns without any, it yields the core if other processes use it.
     #[inline]
     pub fn poll(&mut self, sink: &mut (impl FnMut(RawCompletion) + ?Sized)) -> usize {
+        let (count, yields) = self.poll_unyielding(sink);
+        if yields {
+            self.waiter.yield_core(&mut self.engine.enter());
+        }
+        count
+    }
+
+    /// Polls like [`Endpoint::poll`] but never yields the core. Returns `true` as second value if the
+    /// caller should yield it and then call [`Endpoint::note_yield`].
+    ///
+    /// For endpoints behind a lock: a thread that yields while it holds the lock would keep the other
+    /// threads from polling.
+    #[inline]
+    pub fn poll_unyielding(
+        &mut self,
+        sink: &mut (impl FnMut(RawCompletion) + ?Sized),
+    ) -> (usize, bool) {
         if self.is_forked() {
-            return 0;
+            return (0, false);
         }
         self.wake();
         if self.directory.has_fresh() {
@@ -155,8 +173,14 @@ impl Endpoint {
         } else {
             engine.leave();
         }
-        self.waiter.note(count, engine);
-        count
+        let yields = self.waiter.note(count, engine);
+        (count, yields)
+    }
+
+    /// Records that the caller yielded the core for `duration`, which ended now.
+    pub fn note_yield(&mut self, duration: Duration) {
+        let now = self.engine.enter().inner.read_clock();
+        self.waiter.on_yielded(now - duration, now);
     }
 
     fn is_removed(&self, peer: PeerId) -> bool {

@@ -155,7 +155,9 @@ impl Waiter {
             // Probes that are sent after a wake-up do not prevent the next sleep; their answers
             // wake the process.
             let is_drowsy = self.phase == Phase::Drowsy;
-            self.note(if is_drowsy { received } else { received + sent }, engine);
+            if self.note(if is_drowsy { received } else { received + sent }, engine) {
+                self.yield_core(engine);
+            }
             match self.idle() {
                 Idle::Spin => {}
                 Idle::Yield => yield_now(),
@@ -175,35 +177,39 @@ impl Waiter {
         self.empty_turns = 0;
     }
 
-    /// Records the result of a turn. After many empty turns it yields the core if other processes
-    /// seem to need it.
+    /// Records the result of a turn. Returns `true` if the caller should yield the core before the
+    /// next turn, because other processes seem to need it.
     #[inline]
-    pub(crate) fn note(&mut self, count: usize, engine: &mut Engine) {
+    #[must_use]
+    pub(crate) fn note(&mut self, count: usize, engine: &mut Engine) -> bool {
         if count > 0 {
             self.begin();
             if let Crowd::Felt { share, .. } = &mut self.crowd {
                 share.on_found();
             }
-            return;
+            return false;
         }
         self.empty_turns += 1;
-        if self.empty_turns.is_multiple_of(CHECK_TURNS) {
-            self.check(engine);
-        }
+        self.empty_turns.is_multiple_of(CHECK_TURNS) && self.check(engine)
     }
 
     #[cold]
-    fn check(&mut self, engine: &mut Engine) {
+    fn check(&mut self, engine: &mut Engine) -> bool {
         let now = engine.inner.read_clock();
         if let Crowd::Felt { share, cores } = &mut self.crowd
             && engine.links.connected_count(LinkId::SHM) + 1 > *cores
         {
             share.on_crowd();
         }
-        if self.should_yield(now) {
-            yield_now();
-            self.on_shared(now, engine.inner.read_clock());
-        }
+        self.should_yield(now)
+    }
+
+    /// Yields the core, and learns from it whether other processes need the core.
+    #[cold]
+    pub(crate) fn yield_core(&mut self, engine: &mut Engine) {
+        let begin = engine.inner.read_clock();
+        yield_now();
+        self.on_yielded(begin, engine.inner.read_clock());
     }
 
     /// Records that nothing arrived until `now`. Returns `true` if the core should be yielded
@@ -228,7 +234,7 @@ impl Waiter {
     }
 
     /// Records that other processes had the core from `begin` to `end`.
-    fn on_shared(&mut self, begin: Instant, end: Instant) {
+    pub(crate) fn on_yielded(&mut self, begin: Instant, end: Instant) {
         let took = end.since(begin);
         self.kept_since = end;
         self.empty_since = self.empty_since + took;
@@ -362,7 +368,7 @@ mod tests {
             *now = *now + TURN;
             waiter.empty_turns += 1;
             if waiter.empty_turns.is_multiple_of(CHECK_TURNS) && waiter.should_yield(*now) {
-                waiter.on_shared(*now, *now);
+                waiter.on_yielded(*now, *now);
             }
         }
         panic!("{from:?} for ever");
@@ -430,7 +436,7 @@ mod tests {
         let begin = Instant::from_nanos(1_000_000);
         waiter.should_yield(begin);
         let end = begin + SPIN_MAX;
-        waiter.on_shared(begin, end);
+        waiter.on_yielded(begin, end);
         waiter.empty_turns += CHECK_TURNS;
         waiter.should_yield(end);
         assert_eq!(waiter.idle(), Idle::Spin);
