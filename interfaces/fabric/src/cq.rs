@@ -12,6 +12,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::abi::*;
 use crate::errno::{Errno, size, status};
+use crate::idle::yield_core;
 use crate::object::{Object, domain_of, fid};
 use crate::state::{Arrays, Failure, Queue, State};
 use crate::unsupported;
@@ -124,12 +125,20 @@ extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
 
 extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
     size(|| {
-        // SAFETY: an open queue of this provider, and arrays of `count` entries.
-        unsafe {
-            let object = Object::<FidCq>::of(cq);
-            let into = Arrays::new(buf, count, sources);
-            object.lock().read_new(object.index(), &into)
+        // SAFETY: an open queue of this provider.
+        let object = unsafe { Object::<FidCq>::of(cq) };
+        let into = Arrays::new(buf, count, sources);
+        let mut state = object.lock();
+        // SAFETY: arrays of `count` entries.
+        let result = unsafe { state.read_new(object.index(), &into) };
+        if result == Err(Errno::AGAIN)
+            && let Some(ep) = state.take_yield(object.index())
+        {
+            drop(state);
+            let duration = yield_core();
+            object.lock().note_yield(ep, duration);
         }
+        result
     })
 }
 

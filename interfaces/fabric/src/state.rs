@@ -17,6 +17,8 @@ mod routes;
 mod submit;
 mod wait;
 
+use std::time::Duration;
+
 use portolan::EndpointAddress;
 use slab::Slab;
 
@@ -24,6 +26,7 @@ use self::av::Av;
 use self::delivery::Delivery;
 use self::reader::Reader;
 use crate::errno::Errno;
+use crate::idle::yield_core;
 
 pub(crate) use self::cntr::Cntr;
 pub(crate) use self::domain::Domain;
@@ -210,9 +213,31 @@ fn users(eps: &mut Slab<Ep>, av: usize) -> impl Iterator<Item = &mut Ep> {
 
 /// Progress, in the application's calls.
 impl State {
-    /// Runs one turn of an endpoint. Its completions are put into its queues.
+    /// Runs one turn of an endpoint. Its completions are put into its queues. May yield the core.
     pub(crate) fn progress(&mut self, ep: usize) {
         self.poll_ep(ep, &mut None);
+        if let Some(ep) = self.eps.get_mut(ep)
+            && ep.take_yield()
+        {
+            ep.note_yield(yield_core());
+        }
+    }
+
+    /// Returns the endpoint of a queue whose last turn asks to yield the core. The caller yields it
+    /// without the lock, so that other threads make progress meanwhile, and calls
+    /// [`State::note_yield`].
+    #[inline]
+    pub(crate) fn take_yield(&mut self, cq: usize) -> Option<usize> {
+        let State { eps, cqs, .. } = self;
+        let mut bound = cqs[cq].eps().iter().copied();
+        bound.find(|ep| eps.get_mut(*ep).is_some_and(Ep::take_yield))
+    }
+
+    /// Records that the core was yielded for an endpoint.
+    pub(crate) fn note_yield(&mut self, ep: usize, duration: Duration) {
+        if let Some(ep) = self.eps.get_mut(ep) {
+            ep.note_yield(duration);
+        }
     }
 
     /// Runs one turn of each endpoint of a queue, unless the queue has entries.

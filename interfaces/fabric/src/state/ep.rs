@@ -8,6 +8,7 @@ mod connection;
 mod submit;
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use portolan::{Endpoint, EndpointAddress, Error, Idle, PeerIndex, RawCompletion, RawError};
 
@@ -40,6 +41,8 @@ pub(crate) struct Ep {
     min_free: usize,
     /// Connection of a connected endpoint.
     link: Option<Box<Link>>,
+    /// Set if the core should be yielded after the last turn.
+    yields: bool,
 }
 
 /// Sources that receives accept.
@@ -70,6 +73,7 @@ impl Ep {
             sources,
             min_free: MIN_FREE_DEFAULT,
             link: None,
+            yields: false,
         }
     }
 
@@ -190,7 +194,8 @@ impl Ep {
         self.engine.deregister(key);
     }
 
-    /// Runs one turn. Returns true if this process is a forked child, in which nothing is done.
+    /// Runs one turn. Returns true if this process is a forked child, in which nothing is done. The
+    /// caller yields the core if [`Ep::take_yield`] returns true.
     #[inline(always)]
     pub(super) fn work(
         &mut self,
@@ -203,15 +208,27 @@ impl Ep {
             engine,
             routes,
             peers,
+            yields,
             ..
         } = self;
-        engine.poll(&mut |completion| {
+        (_, *yields) = engine.poll_unyielding(&mut |completion| {
             deliver(routes, peers, &completion);
             if let Some(error) = &completion.error {
                 peers.report_failure(completion.peer, error);
             }
         });
         engine.is_forked()
+    }
+
+    /// Returns true if the core should be yielded since the last turn. Only one caller gets true.
+    #[inline]
+    pub(super) fn take_yield(&mut self) -> bool {
+        std::mem::take(&mut self.yields)
+    }
+
+    /// Records that the core was yielded for `duration`, which ended now.
+    pub(super) fn note_yield(&mut self, duration: Duration) {
+        self.engine.note_yield(duration);
     }
 
     pub(super) fn is_forked(&self) -> bool {

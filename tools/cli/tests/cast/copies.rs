@@ -173,7 +173,11 @@ fn hosts_that_cannot_be_reached_are_found_together_and_keep_nobody_from_a_copy()
     fs::write(&source, fill(5, ODD_LEN)).unwrap();
     let ended = hosts.cast(&[&source, &hosts.path("%h.img")], &[]);
     assert_eq!(ended.status, 1, "{}", ended.err);
-    for (name, why) in [("n2", "no route"), ("n3", "timed out"), ("n5", "was not found")] {
+    for (name, why) in [
+        ("n2", "no route"),
+        ("n3", "timed out"),
+        ("n5", "was not found"),
+    ] {
         let mut lines = ended.err.lines();
         let says =
             |line: &str| line.contains(&format!("{name} gets no copy")) && line.contains(why);
