@@ -120,7 +120,7 @@ const PORTOLAN: Rules = Rules {
         "launch",
         "error",
         "region",
-        "spare",
+        "pool",
         "buffer",
         "checksum",
         "seal",
