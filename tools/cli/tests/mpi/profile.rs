@@ -185,7 +185,7 @@ fn what_was_killed_is_told(name: &str) {
     let command = [&mpi.launcher, "-n", "3", program.to_str().unwrap(), "die"];
     let ended = mpi.profile(&["--keep", kept], &command);
     assert_ne!(ended.status, 0, "{}", ended.err);
-    let told = "rank 1 ended without MPI_Finalize: its figures go up to its last call";
+    let told = "rank 1 ended without MPI_Finalize: its figures extend to its last call";
     assert!(ended.err.contains(told), "{}", ended.err);
     // Kept records can be read again, and are not mixed with those of another run.
     let again = common::run(&["profile", "--read", kept]);
