@@ -337,9 +337,9 @@ fn counts_are_listed_below_those_of_papers() {
             ]
         ]
     );
-    let interference = now("Packets from elsewhere");
+    let interference = now("Foreign packets among those of a stream");
     let failed: Vec<&str> = interference.iter().map(|row| row[2].as_str()).collect();
     assert_eq!(failed, ["–", "–", "100", "10,000"]);
-    assert_eq!(now("When there is no guess").len(), 3);
-    assert_eq!(now("What a stream gets")[0][3], "100 %");
+    assert_eq!(now("Without a prediction, or with a wrong one").len(), 3);
+    assert_eq!(now("Stream throughput relative to the link")[0][3], "100 %");
 }

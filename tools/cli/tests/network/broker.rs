@@ -144,7 +144,7 @@ impl Lab {
         let mac = loop {
             let Some(line) = lines.next() else {
                 let why = said.join("\n");
-                assert!(why.contains("it takes Linux"), "{why}");
+                assert!(why.contains("it needs Linux"), "{why}");
                 eprintln!("SKIPPED: {why}");
                 return None;
             };
@@ -578,7 +578,7 @@ fn the_benchmark_measures_as_a_user_without_privilege() {
     let line =
         "bench pingpong --path packet --size 64 --broker --iterations 200 --repeat 1 --json -";
     let ended = run(&line.split(' ').collect::<Vec<_>>());
-    if ended.err.contains("it takes Linux") {
+    if ended.err.contains("it needs Linux") {
         return eprintln!("SKIPPED: {}", ended.err);
     }
     let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
