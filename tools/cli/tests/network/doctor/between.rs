@@ -294,7 +294,10 @@ fn programs_get_json_and_labs_have_hosts_too() {
 
 #[test]
 fn what_names_no_two_hosts_is_refused() {
-    for (names, word) in [(["a", "a"], "two different hosts"), (["a", "a;b"], "not a host name")] {
+    for (names, word) in [
+        (["a", "a"], "two different hosts"),
+        (["a", "a;b"], "not a host name"),
+    ] {
         let told = refused(&["doctor", "--between", names[0], names[1]]);
         assert!(told.contains(word), "{told}");
     }
