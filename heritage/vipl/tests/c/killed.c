@@ -24,7 +24,7 @@ int main(void) {
     }
     VIP_DESCRIPTOR *word = (VIP_DESCRIPTOR *)(void *)barrier_descriptors.bytes;
     memset(word, 0, sizeof *word);
-    OK(VipPostSend(meeting, word, barrier_descriptors.handle));
+    OK(VipPostSend(barrier_vi, word, barrier_descriptors.handle));
     for (unsigned i = 0; i < 3; i++) {
         VIP_DESCRIPTOR *done;
         OK(VipPostRecv(vis[i], describe(&descriptors, 3 * i, &data, 0, 8), descriptors.handle));
