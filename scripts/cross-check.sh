@@ -178,7 +178,7 @@ measure() {
     local size best with
     bench pingpong "$(IFS=, && echo "${sizes[*]}")" --limits || return 1
     for size in "${sizes[@]}"; do
-        note "udp-$size-bench" "$(of_bench pingpong limit "$size" p50_us 'address with each')" || return 1
+        note "udp-$size-bench" "$(of_bench pingpong limit "$size" p50_us '"unconnected"')" || return 1
         sockperf_rtt "udp-$size-other" "$size" || return 1
         note "tcp-$size-bench" "$(of_bench pingpong tcp "$size" p50_us "spinning.* $usual\"")" || return 1
         sockperf_rtt "tcp-$size-other" "$size" --tcp || return 1

@@ -46,6 +46,8 @@ mpi() {
     local with=(--mpi "$(command -v mpirun.openmpi)")
     case $1 in
         tcp) with+=(--plain) ;;
+        # Open MPI's component would leave messages within a host to Open MPI.
+        shm) with+=(--via ofi) ;;
         *) ;;
     esac
     case $2 in

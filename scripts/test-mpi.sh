@@ -21,7 +21,8 @@
 # - profile-apps: the same under portolan profile, and NetPIPE also with Debian's MPICH;
 # - mpi4py: its test suite.
 # PROFILE (release, or debug) selects the build under test; VIA (btl, the default, or ofi) the
-# library that Open MPI 4 uses.
+# library that Open MPI 4 uses. On one host the component leaves the messages to Open MPI's shared
+# memory, so VIA=ofi is the test of Portolan's.
 #
 # For mpi4py: SIZES, the numbers of processes (default: 1 2 4); LIMIT, the time limit of one run in
 # seconds (default: 1800); OPTIONS, words for its main.py, such as '-i test_rma'; LEFT_OUT=run, to

@@ -83,8 +83,8 @@ use std::time::Duration;
 /// with the start of the job, the user sees the error within 10 s. `P9.5`
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Addition to [`CONNECT_TIMEOUT`] for each process of the job that shares a core with this one. While
-/// a job starts, each of them joins, opens its links and answers all others. 1,024 processes on two cores
+/// Addition to [`CONNECT_TIMEOUT`] for each process of the job on this host per core that this process
+/// may use. While a job starts, each of them joins, opens its links and answers all others. 1,024 processes on two cores
 /// needed 19 s, or 37 ms for each process that shares a core.
 const CONNECT_SHARE: Duration = Duration::from_millis(80);
 

@@ -78,7 +78,7 @@ struct Client {
     leased: Option<(Leased, Mapping)>,
 }
 
-/// Resources of a socket.
+/// A leased socket and the quota that is charged to its user.
 #[derive(Clone, Copy, Debug)]
 struct Leased {
     uid: u32,

@@ -98,7 +98,7 @@ pub struct Process {
     pub host: String,
     /// Process id on that host.
     pub pid: u32,
-    /// End of the process.
+    /// How the process ended.
     pub end: End,
     /// MPI function in which it ended, if it did not finalize.
     pub ended_in: Option<String>,

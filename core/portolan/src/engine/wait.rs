@@ -237,7 +237,8 @@ impl Waiter {
     pub(crate) fn on_yielded(&mut self, begin: Instant, end: Instant) {
         let took = end.since(begin);
         self.kept_since = end;
-        self.empty_since = self.empty_since + took;
+        // Another thread may have received something meanwhile.
+        self.empty_since = (self.empty_since + took).min(end);
         if let Crowd::Felt { share, .. } = &mut self.crowd {
             share.on_yield(took);
         }

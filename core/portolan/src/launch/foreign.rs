@@ -69,6 +69,7 @@ struct Hello {
     version: u32,
     host: HostId,
     /// Set for rank 0 only.
+    #[serde(rename = "founding")]
     params: Option<JobParams>,
 }
 

@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// Makes the peers dormant that have been quiet.
+    /// Moves peers that were idle for `DORMANT_AFTER` to dormant form.
     pub(crate) fn retire_quiet_peers(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.awake.front()
             && now >= at

@@ -92,10 +92,10 @@ pub enum Refused {
 pub enum FlushHint {
     /// The frame has room for more messages.
     Open,
-    /// Whole frames wait, and a call has room for more. During a burst, more messages may be
-    /// awaited.
+    /// Complete frames are queued and do not fill a system call. During a burst the caller may
+    /// delay the flush to send more frames with it.
     Frames,
-    /// A full frame or a full call waits; waiting longer gains nothing.
+    /// A full frame or the frames of a full system call are queued; a delay gains nothing.
     Full,
 }
 
@@ -424,8 +424,8 @@ impl Path {
         self.staged_in_frame(slots, slot, head_len, need)
     }
 
-    /// Returns the place of the first record in a shared frame of a run. The frame begins at offset
-    /// `at` of the run's buffer.
+    /// Returns the `need` bytes at offset `at` of the run's buffer for the first record of a shared
+    /// frame, which follows the headers, and the flush hint.
     fn staged_in_frame<'a>(
         &self,
         slots: &'a mut SlotPool,

@@ -109,7 +109,7 @@ pub trait Carry: Send + 'static {
     /// Called after [`Guard::Asleep`], when the owner or the helper uses the value again.
     fn end_guard(&mut self) {}
 
-    /// Returns the pending work, in case the owner stays away.
+    /// Returns how urgent the pending work is, when the owner releases the value.
     fn pending(&self) -> Pending;
 
     /// Performs pending work; returns soon after `is_requested` returns `true`.

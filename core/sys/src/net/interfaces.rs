@@ -43,7 +43,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// An interface's address with the length of its network's prefix.
+/// Interface address and prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     /// The interface's own address.

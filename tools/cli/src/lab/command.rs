@@ -98,7 +98,7 @@ struct Rsh {
     words: Vec<String>,
 }
 
-/// Executes the action.
+/// Runs the selected `portolan lab` command.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::Up(up) => create(&up.options()?)?,

@@ -125,6 +125,10 @@ fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
     match job.carrier {
         Carrier::Portolan => {
             command.env("PORTOLAN_PATH", job.path.to_string());
+            if job.path == Path::Shm {
+                // Open MPI's component leaves messages within a host to Open MPI.
+                command.args(["--via", "ofi"]);
+            }
         }
         Carrier::Own => {
             command.arg("--plain");

@@ -34,7 +34,7 @@ pub(super) enum Way {
 /// Contents of the file of `--app`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct App {
-    /// The word of the command line that names it.
+    /// Index of the argument that names the file.
     index: usize,
     text: String,
 }

@@ -5,7 +5,7 @@ use crate::hosts::{Hosts, compare, fill, make_tree};
 use std::fs;
 use std::path::Path;
 
-/// Long enough to measure, to try and to change: `INTERVAL_LEN` and `SETTLE_LEN` of `pays.rs`.
+/// Long enough to measure, to try and to change: `INTERVAL_LEN` and `SETTLE_LEN` of `compression.rs`.
 const LEN: usize = 96 << 20;
 
 /// A rate below that of most disks and processors.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Legend of the colours of bars, in rows above them.
+//! Colour legend, laid out in rows above the bars.
 
 use super::Place;
 use super::canvas::{Anchor, Canvas, Ink, width_of};
