@@ -14,10 +14,10 @@ use portolan_wire::{FrameKind, Hello, MAC_LEN};
 /// Number of token bits with the index of the peer that received the token.
 const INDEX_BITS: u32 = 20;
 
-/// Delay before the first repetition of a hello. The delay doubles up to the maximum. A shorter maximum
-/// would repeat thousands of hellos to the processes of a crowded host, which delays their answers.
+/// Delay before the first repetition of a hello. The delay doubles up to the maximum. With a longer
+/// maximum, refusals by a firewall, which the kernel rates, are too rare to be recognized.
 const HELLO_RETRY: Span = Span::from_millis(1);
-const HELLO_RETRY_MAX: Span = Span::from_millis(500);
+const HELLO_RETRY_MAX: Span = Span::from_millis(50);
 
 /// Maximum number of hellos on a path that stays silent while the session is up, or on one that
 /// this side did not request.
@@ -208,7 +208,7 @@ impl SessionState {
             return;
         }
         self.hello_mask |= silent;
-        let retry = HELLO_RETRY.doubled(self.hello_count.min(9));
+        let retry = HELLO_RETRY.doubled(self.hello_count.min(8));
         self.hello_at = now + retry.min(HELLO_RETRY_MAX);
         self.hello_count += 1;
         self.hello_sent_at = now;
