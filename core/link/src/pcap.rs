@@ -5,7 +5,7 @@
 //! Each datagram is recorded as an Ethernet frame of EtherType 0x88B5, as the `packet` link would
 //! send it, whatever the wrapped link is. Links without hardware addresses get invented ones:
 //! `02:00:00:00:00:00` for this end, and `02:01:` followed by the peer's number for peers. Received
-//! frames whose sender the link does not identify are from `02:02:00:00:00:00`.
+//! frames from a sender that the link does not identify are from `02:02:00:00:00:00`.
 //!
 //! Slow; for debugging only. A write error ends the capture with a warning in the log and never
 //! stops the traffic.

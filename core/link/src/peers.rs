@@ -41,8 +41,8 @@ impl<T> PeerTable<T> {
         }
     }
 
-    /// Returns the peers whose entry satisfies `matches`. Searches all entries: for the control
-    /// path.
+    /// Returns the peers with an entry that satisfies `matches`. Searches all entries: for the
+    /// control path.
     pub(crate) fn matching(&self, matches: impl Fn(&T) -> bool) -> impl Iterator<Item = PeerId> {
         (0..)
             .zip(&self.0)

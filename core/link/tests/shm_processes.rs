@@ -217,7 +217,7 @@ fn memory_of_the_peer_is_pulled_until_it_is_killed() {
     assert!(matches!(late, Err(PullError::Failed(1, _))), "{late:?}");
 }
 
-/// Returns the number of listening sockets whose name contains the job.
+/// Returns the number of listening sockets with the job in their name.
 fn sockets_of(job: u128) -> usize {
     // Accepted connections have the listener's name, too; listening sockets are those with this
     // flag.

@@ -3,8 +3,8 @@
 //!
 //! Losses are detected without clocks. A host reports the number of its last datagram and the
 //! pieces that it lacks. A piece last sent in a datagram before that number is lost; a piece sent
-//! after it is in flight. Time matters only for the last datagrams before a silence, whose loss no
-//! host can notice: the source then reports what it has sent.
+//! after it is in flight. Time matters only for the last datagrams before a silence, because no
+//! host can notice their loss: the source then reports what it has sent.
 
 use super::datagram::{Header, PIECES_MAX};
 use super::{Front, Report, Terms, piece_count};

@@ -70,8 +70,8 @@ impl Listener {
         let Some(last) = header.pieces.iter().max().filter(|_| is_sound) else {
             return;
         };
-        // A datagram whose block does not fit is not recorded, because recording it would grant
-        // further datagrams.
+        // A datagram with a block that does not fit is not recorded, because recording it would
+        // grant further datagrams.
         if block >= limit {
             return;
         }

@@ -102,8 +102,8 @@ impl Address {
     }
 
     /// Returns the links by which a process with address `self` reaches `other`. Processes of one
-    /// user on one host use shared memory only. All others use the links that both have, raw frames
-    /// only on a common network. `P6.6`
+    /// user on one host use shared memory only. All other processes use the links that both have,
+    /// raw frames only on a common network. `P6.6`
     pub(crate) fn common_links(&self, other: &Address) -> Vec<LinkId> {
         let both = |link| self.on(link).is_some() && other.on(link).is_some();
         if self.host == other.host && both(LinkId::SHM) && self.user() == other.user() {

@@ -2,9 +2,9 @@
 //! Checksums of frames, for networks that deliver corrupted frames (`P13`).
 //!
 //! This module is between the core and the network links, where user memory is available. The core
-//! marks the frames of a path whose two sides have agreed on checksums. Each is sent with the XXH3
+//! marks the frames of a path if its two sides have agreed on checksums. Each is sent with the XXH3
 //! of its bytes in front, and a received frame is accepted if its checksum is right. The checksum
-//! is in front so that the system still segments a run as before: each header is longer, and the
+//! is in front so that the system still segments a run as before. Each header is longer, and the
 //! payload stays where it is.
 
 mod choice;
@@ -104,7 +104,7 @@ pub(crate) fn open(datagram: &[u8]) -> Result<&[u8], DropReason> {
     }
 }
 
-/// Checks a frame whose payload is in separate memory, as [`open`] does. Returns its header.
+/// Checks a frame with its payload in separate memory, as [`open`] does. Returns its header.
 #[inline]
 pub(crate) fn open_apart<'a>(head: &'a [u8], payload: &[u8]) -> Option<&'a [u8]> {
     let (frame, sum) = CheckedFrame::split_front(head)?;
@@ -238,7 +238,7 @@ pub(crate) fn part_hasher(head: &[u8]) -> Box<dyn Hasher + Send> {
     Box::new(twox_hash::xxhash3_64::Hasher::with_seed(seed_of(head)))
 }
 
-/// Tests whether `sum` is the checksum of a part with `head`, whose bytes were all written to
+/// Tests whether `sum` is the checksum of a part with `head`. All bytes of the part were written to
 /// `hash`.
 pub(crate) fn is_right_of_part(sum: Sum, head: &[u8], hash: &dyn Hasher) -> bool {
     usize::from(sum.head_len) == head.len() && sum.value == hash.finish() & Sum::MASK

@@ -179,7 +179,7 @@ impl Members {
         self.digest
     }
 
-    /// Returns the system port of the operations whose numbers end with `slot`.
+    /// Returns the system port of the operations with numbers that end with `slot`.
     pub(crate) fn port(&self, slot: usize) -> u16 {
         self.id * Self::PORTS + u16::from(slot != 0)
     }

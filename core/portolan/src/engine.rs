@@ -83,9 +83,10 @@ use std::time::Duration;
 /// with the start of the job, the user sees the error within 10 s. `P9.5`
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Addition to [`CONNECT_TIMEOUT`] for each process of the job on this host per core that this process
-/// may use. While a job starts, each of them joins, opens its links and answers all others. 1,024 processes on two cores
-/// needed 19 s, or 37 ms for each process that shares a core.
+/// Addition to [`CONNECT_TIMEOUT`] for each process of the job on this host per core that this
+/// process may use. While a job starts, each of them joins, opens its links and answers all other
+/// processes. 1,024 processes on two cores needed 19 s, or 37 ms for each process that shares a
+/// core.
 const CONNECT_SHARE: Duration = Duration::from_millis(80);
 
 /// Returns the time within which the sessions of `job` must open.
@@ -167,7 +168,7 @@ pub(crate) struct Inner {
     is_probing: bool,
     /// Set while the helper runs the engine. No call waits for a peer meanwhile.
     is_away: bool,
-    /// Messages that arrived meanwhile and whose handlers have not run yet.
+    /// Messages that arrived meanwhile and wait for their handlers to run.
     deferred: VecDeque<Deferred>,
     /// Number of turns made by the helper.
     carried_turns: u32,

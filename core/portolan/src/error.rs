@@ -99,7 +99,7 @@ pub enum Error {
         /// Number of further processes that may have missed messages.
         others: usize,
     },
-    /// Wait for a message from any source in a job whose other processes have all ended.
+    /// Wait for a message from any source in a job after all other processes have ended.
     #[error("no matching message is pending and none can arrive: {}", all_ended(*.others))]
     NobodyLeft {
         /// Number of the other processes.
@@ -128,7 +128,7 @@ pub enum Error {
         /// Attempted action, the missing resource, the limit, and the remedy.
         what: String,
     },
-    /// The system has no memory left for an allocation whose length the program chose.
+    /// The system has no memory left for an allocation of a length that the program chose.
     #[error("cannot allocate {what} of {len} bytes: {lack}")]
     NoMemory {
         /// Purpose of the memory.
@@ -249,7 +249,7 @@ pub enum Error {
         /// Port.
         port: u16,
     },
-    /// Receive at a port whose messages go to a handler.
+    /// Receive at a port that passes its messages to a handler.
     #[error(
         "port {port} has a handler, which gets its messages; receive on a port that was opened with \
          `open`"

@@ -50,7 +50,7 @@ struct Shared {
     is_v6: bool,
     /// Key of probes to this process, and of its answers.
     key: Key,
-    /// `None` for an endpoint, whose peers know no number of it.
+    /// `None` for an endpoint, which has no number known to its peers.
     rank: Option<u32>,
     clock: Clock,
     stop: AtomicBool,

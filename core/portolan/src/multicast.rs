@@ -57,7 +57,7 @@ const GROUPS_MAX: usize = 16;
 
 /// Time for which sockets of a group stay open after the program has dropped its last handle. A
 /// program that creates its group again for each broadcast then joins only once. Switches take some
-/// tens of milliseconds to learn of a new member.
+/// tens of milliseconds to notice a new member.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Length of a block in bytes, as in `portolan cast`.

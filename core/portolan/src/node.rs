@@ -468,8 +468,8 @@ impl Node {
     /// Longest message that [`Node::take`] takes, in bytes.
     pub const TAKE_LEN_MAX: usize = INBOX_LEN_MAX;
 
-    /// Polls some turns for the next message to `port`, which has a handler. For interfaces whose
-    /// handlers are not Portolan's. A message without a posted buffer that fits `bytes` and
+    /// Polls some turns for the next message to `port`, which has a handler. For interfaces with
+    /// handlers that are not Portolan's. A message without a posted buffer that fits `bytes` and
     /// [`Node::TAKE_LEN_MAX`] is copied to `bytes`, and the handler does not run. Returns `None`,
     /// with `bytes` unchanged, if no message arrives before `stop`, or if a posted buffer must
     /// receive another one first.

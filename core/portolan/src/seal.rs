@@ -98,7 +98,7 @@ impl Seals {
         }
     }
 
-    /// Records an open session with `peer`, whose frames can be sealed from then on.
+    /// Records an open session with `peer`. Its frames can be sealed from then on.
     pub(crate) fn on_session(&mut self, peer: PeerId, ids: SessionIds) {
         let index = peer.0 as usize;
         if index >= self.peers.len() {

@@ -39,7 +39,7 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Listens on TCP at the port number of `udp`, which peers know. If that TCP port is taken,
+    /// Listens on TCP at the port number of `udp`, which the peers have. If that TCP port is taken,
     /// replaces `udp` by one on another port. Returns `None` if no port is free: transfers then use
     /// paths only.
     ///

@@ -63,7 +63,7 @@ impl Table {
         }
     }
 
-    /// Creates the table of an endpoint, whose peers are added as it discovers them.
+    /// Creates the table of an endpoint, which adds peers as it discovers them.
     pub(crate) fn of_endpoint(own: Address, directory: Arc<Directory>) -> Table {
         Table {
             own,

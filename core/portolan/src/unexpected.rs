@@ -21,7 +21,7 @@ const LEN_MIN: u64 = 16 << 20;
 const LEN_MAX: u64 = 32 << 30;
 /// Minimum that the setting accepts in bytes: one eager message of maximum length.
 const SETTING_LEN_MIN: u64 = 64 << 10;
-/// Assumed memory of a host whose memory size cannot be read.
+/// Assumed memory of a host if its memory size cannot be read.
 const HOST_LEN_UNKNOWN: u64 = 1 << 30;
 
 /// Environment variables with the number of a job's processes on this host. For endpoints, which

@@ -63,7 +63,7 @@ pub(crate) struct RxTransfer {
     granted: u64,
     /// Position in the order of grants: time of the last grant, or of the start.
     served_at: u64,
-    /// Transfer whose fragments arrived in the batch after the last one of this transfer.
+    /// Transfer of the fragments that arrived in the batch after the last one of this transfer.
     followed_by: u32,
     fragment_len: u16,
     /// Set if a part arrived by a stream; the sender then waits for a `Done`. `P15.6`

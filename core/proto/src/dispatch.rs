@@ -532,14 +532,15 @@ impl Core {
         self.touch(peer);
     }
 
-    /// Serves the ports whose messages waited for an earlier message of their lane, now delivered.
+    /// Serves the ports with messages that waited for an earlier message of their lane, now
+    /// delivered.
     pub(crate) fn serve_unblocked(&mut self) {
         while let Some(port) = self.sh.matching.next_unblocked() {
             self.serve(port);
         }
     }
 
-    /// Delivers a message whose late-matched buffer is complete, and serves its port.
+    /// Delivers a message after its late-matched buffer is complete, and serves its port.
     pub(crate) fn on_late_transferred(&mut self, done: &FinishedRx) {
         let Address::Port(id) = done.to else { return };
         let from = (done.peer, done.lane);

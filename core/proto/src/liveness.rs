@@ -117,7 +117,7 @@ pub struct Rhythm {
 pub struct Signs {
     /// Time of the newest frame or answered query, or of the beginning of the watch.
     pub last_seen: Instant,
-    /// Set if the peer runs on this host, whose kernel reports its exit.
+    /// Set if the peer runs on this host, where the kernel reports its exit.
     pub is_near: bool,
     /// Set while a session with it is being opened.
     pub is_opening: bool,

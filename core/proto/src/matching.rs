@@ -315,7 +315,8 @@ impl Matching {
         }
     }
 
-    /// Returns the next port whose messages waited for an earlier one of their lane, now delivered.
+    /// Returns the next port with messages that waited for an earlier one of their lane, now
+    /// delivered.
     #[inline]
     pub(crate) fn next_unblocked(&mut self) -> Option<PortId> {
         self.unblocked.pop()

@@ -581,8 +581,8 @@ impl Path {
             .get_mut(num.wrapping_sub(self.base_num) as usize)
     }
 
-    /// Returns true if a message whose send has completed may not have arrived. `holds` checks a
-    /// frame for messages, given the offset of its records.
+    /// Returns true if a message with a completed send may not have arrived. `holds` checks a frame
+    /// for messages, given the offset of its records.
     pub(crate) fn has_unacked_messages(
         &self,
         slots: &SlotPool,

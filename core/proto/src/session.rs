@@ -81,8 +81,8 @@ pub(crate) struct SessionState {
     hello_at: Instant,
     hello_count: u32,
     hello_sent_at: Instant,
-    /// Links on which a hello must be sent now, and links whose hello must be answered; one bit
-    /// each.
+    /// Links on which a hello must be sent now, and links on which a hello must be answered; one
+    /// bit each.
     hello_mask: u8,
     reply_mask: u8,
     /// Link for a reset to a peer that still sends in a session that this side has closed.
@@ -284,7 +284,7 @@ impl SessionState {
             return Err(DropReason::StaleSession);
         }
         // Nothing was sent before the session was up. The newer incarnation replaces the older one,
-        // whose hello arrived late.
+        // because the hello of the older one arrived late.
         Ok(!is_used)
     }
 

@@ -249,7 +249,7 @@ impl Rules {
             .collect()
     }
 
-    /// Returns structures and fields whose state is open to other modules.
+    /// Returns structures and fields with a state that is open to other modules.
     fn open_state(&self, sources: &Sources) -> Vec<(String, String)> {
         let is_listed = |name: &str, field: &str| {
             let field = format!("{name}.{field}");
@@ -311,7 +311,7 @@ impl Sources {
         sources
     }
 
-    /// Reads the module `name` whose file is in `dir`, and the modules below it.
+    /// Reads the module `name` with its file in `dir`, and the modules below it.
     fn read_module(&mut self, (folder, depth): (&str, usize), dir: &Path, name: &str) {
         let mut file = dir.join(format!("{name}.rs"));
         if !file.exists() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory whose length is chosen by a program or a peer. A shortage of memory is an error, not an
+//! Memory of a length that a program or a peer chooses. A shortage of memory is an error, not an
 //! abort.
 #![allow(
     unsafe_code,
@@ -11,7 +11,7 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
-/// Returns a vector of `len` zero bytes, whose pages are not touched yet.
+/// Returns a vector of `len` zero bytes, with pages that are not touched yet.
 ///
 /// # Errors
 /// [`Shortage`] if there is not enough memory.

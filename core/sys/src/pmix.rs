@@ -2,7 +2,7 @@
 //! The client side of PMIx, from a `libpmix` found at run time.
 //!
 //! It covers only what joining a job needs: rank, put, fence, get, abort. The C declarations are
-//! those of PMIx 3 to 5 (`pmix_common.h`), whose layout the PMIx standard keeps. Invariant: the
+//! those of PMIx 3 to 5 (`pmix_common.h`); the PMIx standard keeps their layout. Invariant: the
 //! library is never unloaded, because it starts a thread of its own.
 
 #![allow(unsafe_code, reason = "calls into a C library")]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unix sockets that keep record boundaries and pass descriptors. Most use the abstract namespace,
-//! whose names are freed with the process. All operations are non-blocking.
+//! which frees their names with the process. All operations are non-blocking.
 #![allow(
     unsafe_code,
     reason = "getsockopt(SO_PEERCRED) with a peer that has no pid here; a descriptor known by number"

@@ -148,7 +148,7 @@ fn runs_arrive_as_datagrams(bench: &mut Bench) {
 }
 
 /// Sends a run of `count` segments with 24 bytes of header and `len` of payload, `last_len` in the
-/// last one. The payload is in two slices, whose border is not that of a segment.
+/// last one. The payload is in two slices, and their border is not that of a segment.
 fn run_arrives(bench: &mut Bench, count: usize, len: usize, last_len: usize) {
     let head = pattern(24 * count, 5);
     let body = pattern(len * (count - 1) + last_len, 11);

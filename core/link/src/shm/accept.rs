@@ -203,7 +203,7 @@ impl Shm {
         Ok(())
     }
 
-    /// Handles a hello whose memory file was lost because no descriptor was free.
+    /// Handles a hello that lost its memory file because no descriptor was free.
     fn on_lost_memory_file(
         &mut self,
         socket: Seqpacket,

@@ -258,7 +258,7 @@ impl Shm {
         }
     }
 
-    /// Closes the connection with a peer whose ring is corrupt. `P8.7`
+    /// Closes the connection with a peer that has a corrupt ring. `P8.7`
     pub(super) fn break_off(&mut self, peer: PeerId, broken: RingBroken) {
         log::warn!("shm link: peer {peer}: {broken}; its connection is closed");
         self.refuse("shm: corrupt ring");

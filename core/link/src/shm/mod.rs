@@ -86,7 +86,7 @@ pub struct Shm {
     returning: Vec<Returning>,
     /// Peers that hung up but may have frames waiting.
     leaving: Vec<PeerId>,
-    /// Peers whose backlog was full when this process connected.
+    /// Peers with a full backlog when this process connected.
     pending: Vec<PeerId>,
     notices: VecDeque<Notice>,
     can_pull: bool,

@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 /// is small; discarding is rare.
 const DISCARD_LEN: usize = 16 * 1024;
 
-/// A frame whose payload is being received.
+/// A frame with a payload that is being received.
 pub struct Part {
     /// Sender.
     pub from: PeerId,

@@ -304,7 +304,7 @@ impl Stream {
     }
 
     /// Accepts connections, handles greetings, and closes greeters that have timed out. `owner`
-    /// returns the peer whose session has the given tokens. Makes one system call if there are no
+    /// returns the peer of the session with the given tokens. Makes one system call if there are no
     /// events. Returns `true` if a connection may have data to receive.
     pub fn service(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> bool {
         let mut has_data = false;

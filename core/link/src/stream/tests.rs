@@ -25,7 +25,7 @@ struct Inbox {
     /// Received bytes of the current part, by sender.
     open: HashMap<PeerId, Vec<u8>>,
     parts: Vec<(PeerId, Vec<u8>, Vec<u8>)>,
-    /// Parts whose head begins with this byte have no destination, or end the connection.
+    /// Parts with a head that begins with this byte have no destination, or end the connection.
     nowhere: Option<u8>,
     end: Option<u8>,
     /// Most bytes for which there is a destination at a time.
@@ -298,7 +298,7 @@ fn unverified_connections_are_bounded_and_closed() {
             foreign
         })
         .collect();
-    // A greeting with an unknown token, and one whose reply would belong to another session.
+    // A greeting with an unknown token, and one with a reply that would belong to another session.
     for (theirs, mine) in [(77, 22), (11, 78)] {
         let mut foreign = TcpStream::connect(to).unwrap();
         foreign

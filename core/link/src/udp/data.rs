@@ -378,7 +378,7 @@ fn send_piece(fd: BorrowedFd<'_>, to: Option<&SockAddr>, bytes: &[u8]) -> io::Re
     }
 }
 
-/// Returns `true` if `len` bytes can be a run whose first datagram has `segment_len` bytes. A run
+/// Returns `true` if `len` bytes can be a run with a first datagram of `segment_len` bytes. A run
 /// is never longer than the kernel merges.
 #[inline]
 fn is_run(len: usize, segment_len: usize) -> bool {

@@ -198,7 +198,7 @@ impl Chunks {
         Some(chunk)
     }
 
-    /// Frees the chunks of all processes whose frames have left.
+    /// Frees the chunks of the frames that have left, for all processes.
     #[cold]
     fn collect_sent(&mut self) {
         let Chunks {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The setting `checksum`: selects the paths whose frames get checksums.
+//! The setting `checksum`: selects the paths with checksums in their frames.
 
 use crate::error::Error;
 use crate::launch::Job;

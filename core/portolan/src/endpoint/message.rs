@@ -360,7 +360,7 @@ impl Engine {
     }
 }
 
-/// Returns memory whose bytes are finally copied to `pieces`, the kind of operation, and the
+/// Returns memory with bytes that are finally copied to `pieces`, the kind of operation, and the
 /// length.
 ///
 /// # Safety

@@ -56,7 +56,7 @@ fn pass(from: &mut Endpoint, to: &mut Endpoint) {
         ptr: got.as_mut_ptr(),
         len: got.len(),
     };
-    // SAFETY: `got` outlives the receive, whose completion is waited for.
+    // SAFETY: `got` outlives the receive, because the test waits for its completion.
     unsafe { to.recv(&ANY, &[piece], Cookie::new(1)) }.unwrap();
     let mut is_done = false;
     while !is_done {
@@ -89,7 +89,7 @@ fn severed_session_fails_only_its_operations() {
         source: Some(to_b),
         ..ANY
     };
-    // SAFETY: `buffers` outlives the receives, whose completions are waited for.
+    // SAFETY: `buffers` outlives the receives, because the test waits for their completions.
     unsafe { a.recv(&from_b, &[of_b], Cookie::new(1)) }.unwrap();
     // SAFETY: as above.
     unsafe { a.recv(&ANY, &[of_any], Cookie::new(2)) }.unwrap();

@@ -124,7 +124,7 @@ impl Inner {
         }
     }
 
-    /// Ends an operation whose completion is no longer awaited.
+    /// Ends an operation, because its completion is no longer awaited.
     pub(crate) fn give_up_op(&mut self, op: OpId) {
         match self.withdraw(op) {
             true => self.ops.forget(op),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Closing: delivers everything that was sent before this process ends (`P2.9`).
 //!
-//! Invariant: a message whose send has completed is acknowledged, or committed to a ring that its
+//! Invariant: a message with a completed send is acknowledged, or committed to a ring that its
 //! receiver continues to read, before this process ends. Otherwise its peer is named in the result.
 
 use super::{Awaited, Engine, Inner, Waiter};

@@ -152,7 +152,7 @@ impl Inner {
         let state = &collectives.groups.get(&group.id())?.state;
         (0..PENDING_OPS_MAX).find_map(|slot| {
             let port = PortId::system(group.port(slot));
-            // Sender whose long data comes next, without a head of its own.
+            // Sender of the long data that come next, without a head of their own.
             let mut is_next_data_of = None;
             core.waiting_at(port).find_map(|(peer, bytes)| {
                 if is_next_data_of.take() == Some(peer) {

@@ -294,8 +294,8 @@ impl Inner {
         }
     }
 
-    /// Allocates a buffer for a message that does not fit a frame and whose handler takes messages
-    /// in place.
+    /// Allocates a buffer for a message that does not fit a frame and has a handler that takes
+    /// messages in place.
     pub(super) fn allocate_buffer(
         &mut self,
         handlers: &Handlers,

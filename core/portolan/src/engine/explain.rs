@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Describes what this process waits for, for users whose job hangs.
+//! Describes what this process waits for, for users with a job that hangs.
 //!
 //! Everything is computed when the launcher requests it, nothing before.
 

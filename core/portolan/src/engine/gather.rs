@@ -37,7 +37,7 @@ impl Inner {
 }
 
 impl Links {
-    /// Sends a transmit whose payload is not contiguous on its link.
+    /// Sends a transmit with a payload that is not contiguous on its link.
     #[cold]
     pub(super) fn transmit_pieces(
         &mut self,

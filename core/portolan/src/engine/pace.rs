@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Number of turns between two operations that cost time: clock reads, and polls of cold links. A
-//! cold link is one from which no frame is expected and whose poll is a system call.
+//! link is cold if no frame is expected from it and its poll is a system call.
 //!
 //! A turn takes 15 ns if all polls are memory reads, and microseconds if frames arrive. So the
 //! length of turns is measured when the clock is read anyway, and turns are counted.
@@ -24,8 +24,8 @@ const COLD_TURNS_MIN_BUSY: u32 = 2;
 /// continuously on other links.
 const COLD_WAITS_MAX: u32 = 16;
 
-/// Most turns between polls, for programs whose calls are turns and become rarer. Equals 2 µs of
-/// turns that wait for raw Ethernet, at 12 to 20 ns each.
+/// Most turns between polls, for programs with calls that are turns and become rarer. Equals 2 µs
+/// of turns that wait for raw Ethernet, at 12 to 20 ns each.
 const TURNS_MAX: u32 = 160;
 
 /// Schedule of clock reads and cold polls; see the module documentation.
@@ -46,7 +46,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Creates the schedule for an engine whose last turn is `turn`.
+    /// Creates the schedule for an engine with `turn` as its last turn.
     pub(super) fn new(turn: u32) -> Pace {
         Pace {
             clock_at: turn.wrapping_add(CLOCK_TURNS),

@@ -252,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Gives up a peer whose end of a connection was closed. If the peer has reported an
+    /// Gives up a peer after its end of a connection was closed. If the peer has reported an
     /// exhausted resource, that is the cause.
     pub(super) fn on_departure(&mut self, peer: PeerId, link: LinkId, cause: Cause) {
         self.links.disconnect(peer, link);

@@ -150,7 +150,7 @@ impl Engine {
         outcomes.is_some_and(|tried| !tried.is_empty() && tried.iter().all(|(_, it)| fails(it)))
     }
 
-    /// Gives up a peer whose session has not opened for `waited`. The error lists what was tried.
+    /// Gives up a peer if its session has not opened for `waited`. The error lists what was tried.
     pub(super) fn give_up_unreached(&mut self, peer: PeerId, waited: Duration) {
         let outcomes = self.liveness.as_ref().map(|it| it.outcomes(peer));
         let tried = outcomes.unwrap_or_default();

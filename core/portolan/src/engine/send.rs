@@ -11,9 +11,10 @@ use portolan_proto::{
 };
 use portolan_sys::usage;
 
-/// Longest message whose blocking send does not wait for its receiver. Networks send such a message
-/// without a request (`P4.5`). On shared memory the receiver reads a longer message in place, and a
-/// shorter one from a copy. A program therefore completes on every path if it completes on one.
+/// Longest message for which a blocking send does not wait for the receiver. Networks send such a
+/// message without a request (`P4.5`). On shared memory the receiver reads a longer message in
+/// place, and a shorter one from a copy. A program therefore completes on every path if it
+/// completes on one.
 pub(crate) const BUFFERED_LEN_MAX: usize = 64 * 1024;
 
 /// Maximum number of bytes that a process may have sent to itself and not received, in addition to

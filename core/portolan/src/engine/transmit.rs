@@ -28,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// Sends directly a message whose header has `N` bytes.
+    /// Sends directly a message with a header of `N` bytes.
     #[inline(always)]
     fn send_direct_as<const N: usize>(
         &mut self,
@@ -227,7 +227,7 @@ impl Engine {
         }
         if has_left {
             // No process listens there any more, or the link has just detected that the peer left
-            // and knows the reason. Messages that the peer sent before still count. They may have
+            // and has the reason. Messages that the peer sent before still count. They may have
             // come on a connection of its own that is newer than the last poll. `P8.11`
             self.receive_all();
             self.await_report(peer);

@@ -88,7 +88,7 @@ impl Waiter {
         Self::new(Crowd::Counted(process_count as usize > core_count))
     }
 
-    /// Creates the waiter for an endpoint, whose neighbours cannot be counted.
+    /// Creates the waiter for an endpoint, which cannot count its neighbours.
     pub(crate) fn of_endpoint(cores: usize) -> Self {
         let share = Share::default();
         Self::new(Crowd::Felt { share, cores })
@@ -204,7 +204,7 @@ impl Waiter {
         self.should_yield(now)
     }
 
-    /// Yields the core, and learns from it whether other processes need the core.
+    /// Yields the core, and determines from it whether other processes need the core.
     #[cold]
     pub(crate) fn yield_core(&mut self, engine: &mut Engine) {
         let begin = engine.inner.read_clock();

@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Probes the awaited peers that are silent. Gives up those that stay silent, and doubted peers
-    /// whose failure is confirmed.
+    /// with a confirmed failure.
     pub(super) fn check_watched(&mut self) {
         if let Some(liveness) = &self.liveness {
             liveness.note_poll(self.inner.now);

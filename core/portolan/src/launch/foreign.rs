@@ -2,7 +2,7 @@
 //! Joining a job through the key-value space of a launcher other than Portolan's.
 //!
 //! Every process publishes its host. Rank 0 adds the job's secret, which it generates, and its
-//! settings, which then apply to all processes. After a fence each process knows its place, and the
+//! settings, which then apply to all processes. After a fence each process has its place, and the
 //! addresses are exchanged the same way.
 //!
 //! The invariant: a process that can read the launcher's space is in the job. The secret is as safe
@@ -26,10 +26,9 @@ use std::time::Duration;
 /// Version of the exchanged records. All processes must have the same.
 const VERSION: u32 = 1;
 
-/// Time for which a process waits for the others at a fence. Launchers end a job with a failed
-/// process, so the limit matters only for processes that never join. On a big cluster, processes
-/// may start minutes apart.
-/// start minutes apart.
+/// Time for which a process waits for the other processes at a fence. Launchers end a job with a
+/// failed process, so the limit matters only for processes that never join. On a big cluster,
+/// processes may start minutes apart.
 const FENCE_LIMIT: Duration = Duration::from_secs(300);
 
 /// Time for the launcher to forward the reason of an abort. Hydra polls its descriptors in turn,

@@ -3,7 +3,7 @@
 //! ended.
 //!
 //! `portolan run` starts an agent on each host, and the agent starts the processes. Each process
-//! inherits one end of a unix socket, whose descriptor number is in [`FD_VARIABLE`]; [`wire`] has
+//! inherits one end of a unix socket, with its descriptor number in [`FD_VARIABLE`]; [`wire`] has
 //! the messages. Other launchers (`mpirun`, `mpiexec`, `srun`) have a key-value space that the
 //! processes of a job write and read; `foreign` joins through that. This module opens no link, and
 //! addresses are opaque to it.

@@ -204,7 +204,7 @@ fn is_usable(candidate: &Candidate<'_>) -> bool {
 type Preference = (usize, u8, u8);
 
 /// Returns the place of `candidate`, or `None` if `terms` do not select it. A term may select an
-/// interface whose kind is not selected by default.
+/// interface of a kind that is not selected by default.
 fn preference(terms: &[Term], candidate: &Candidate<'_>) -> Option<Preference> {
     let (excluding, including): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.is_excluded);
     if excluding.iter().any(|term| term.matches(candidate)) {

@@ -2,7 +2,7 @@
 //! Storage of the model, with the checks on loading it.
 //!
 //! A failed load is never fatal: a job runs without a model, by defaults. A failed save is an
-//! error, because the user of `portolan tune` must learn that nothing was stored.
+//! error, because `portolan tune` must tell its user that nothing was stored.
 
 use super::{Host, Model, SCHEMA};
 use std::ffi::OsString;

@@ -22,7 +22,7 @@ const RANGES_MAX: usize = 100;
 /// Longest reason, in bytes.
 const REASON_LEN_MAX: usize = 192;
 
-/// Announcement behind the header of a broadcast whose data use multicast.
+/// Announcement behind the header of a broadcast that sends its data by multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Announcement {
     /// Length of a piece, in bytes.

@@ -66,8 +66,8 @@ fn multicasts() -> Multicasts {
 }
 
 impl Net {
-    /// Creates members with these windows. All begin at once, and the root knows none of the
-    /// windows.
+    /// Creates members with these windows. All begin at once, and the root has none of the windows
+    /// yet.
     fn new(seed: u64, len: usize, windows: &[u32], wire: Wire) -> Net {
         println!("SEED={seed} {len} bytes, windows {windows:?}, {wire:?}");
         let mut random = ChaCha8Rng::seed_from_u64(seed);

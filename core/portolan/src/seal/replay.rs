@@ -38,7 +38,7 @@ impl Replay {
         self.words[word] & bit == 0
     }
 
-    /// Records a new count whose frame was authenticated.
+    /// Records the new count of an authenticated frame.
     #[inline]
     pub(super) fn insert(&mut self, count: u32) {
         if count >= self.end {

@@ -112,7 +112,7 @@ fn datagrams(seals: &mut Seals, transmit: &Transmit<'_>, payload: &[u8]) -> Vec<
     sent
 }
 
-/// Creates two processes whose session is open on both paths.
+/// Creates two processes with a session that is open on both paths.
 fn pair() -> [End; 2] {
     let mut ends = [End::new(0, 7, 100), End::new(1, 7, 200)];
     let mut now = Instant::default();
@@ -284,7 +284,7 @@ fn replayed_reflected_and_misdirected_frames_are_dropped_by_reason() {
     let sealed = a.sealed(LinkId::UDP, &plain);
     assert_eq!(b.open(LinkId::UDP, &sealed), Ok(plain.clone()));
     assert_eq!(b.open(LinkId::UDP, &sealed), Err(DropReason::Replayed));
-    // On the other path, whose key differs.
+    // On the other path, which has a different key.
     let sealed = a.sealed(LinkId::UDP, &plain);
     assert_eq!(b.open(LinkId::PACKET, &sealed), Err(DropReason::BadSeal));
     // Reflected to its sender, unchanged and with the token that the sender expects.

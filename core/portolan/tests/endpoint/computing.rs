@@ -123,8 +123,8 @@ fn pending_messages_leave_without_another_call_by_udp() {
     pending_messages_leave_without_another_call(udp);
 }
 
-/// A new process contacts an endpoint whose program computes. The progress thread of the endpoint
-/// serves it.
+/// A new process contacts an endpoint while the program of the endpoint computes. The progress
+/// thread of the endpoint serves it.
 fn newly_connected_peer_is_served(path: PathChoice) {
     let mut config = EndpointConfig::default();
     (config.path, config.interface) = (path, Some("lo".to_owned()));

@@ -54,7 +54,7 @@ fn messages_sent_before_removal_arrive_by_udp() {
     sent_messages_arrive(udp);
 }
 
-/// Repeats the test above in a process whose network loses 30 % of all frames.
+/// Repeats the test above in a process on a network that loses 30 % of all frames.
 #[test]
 fn messages_sent_before_removal_arrive_despite_loss() {
     let test = "removal::messages_sent_before_removal_arrive_by_udp";

@@ -33,7 +33,7 @@ drop_reasons! {
     Malformed => "malformed",
     /// Handshake of another job.
     OtherJob => "other job",
-    /// Handshake whose authenticator is wrong.
+    /// Handshake with a wrong authenticator.
     BadMac => "bad authenticator",
     /// Handshake for another rank, or from a rank outside the job.
     WrongRank => "wrong rank",

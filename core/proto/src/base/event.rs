@@ -366,7 +366,7 @@ pub enum Event {
     /// Memory for unexpected messages is full, and the waiting program takes none of them. The
     /// receives that cannot be satisfied fail.
     MemoryFull {
-        /// Peer whose messages are held back.
+        /// Sender of the messages that are held back.
         peer: PeerId,
         /// [`OpError::MemoryFull`].
         error: OpError,
@@ -415,8 +415,7 @@ pub enum Event {
         peer: PeerId,
         /// Reason.
         cause: Cause,
-        /// Set if messages whose sends had completed were not acknowledged. They may not have
-        /// arrived.
+        /// Set if messages with completed sends were not acknowledged. They may not have arrived.
         has_unacked: bool,
     },
 }

@@ -158,8 +158,8 @@ impl Transfers {
             (_, true, true) => account.free().min(account.quantum()),
             (_, true, false) => account.free().min(account.share() - transfer.outstanding()),
         };
-        // The transfer whose turn it is waits until there is room for its step. Otherwise transfers
-        // that need less would always overtake it.
+        // The transfer that has its turn waits until there is room for its step. Otherwise
+        // transfers that need less would always overtake it.
         account.needed = transfer.ungranted_len().min(account.quantum());
         let bytes = transfer.whole_fragments(room);
         let is_enough = room >= account.needed && bytes > 0;

@@ -2,8 +2,8 @@
 //! Prediction of the bulk frames that a link receives next, so that they can be received in place.
 //!
 //! A prediction may be wrong. Other bytes are then written to the place of the expected fragments
-//! before any code can check them. So a prediction covers only bytes of which nothing has arrived:
-//! beyond the highest received byte, in a transfer whose buffer has room for the whole message.
+//! before any code can check them. So a prediction covers only bytes of which nothing has arrived.
+//! They are beyond the highest received byte, in a transfer with a buffer for the whole message.
 
 use super::{RxTransfer, Transfers};
 use crate::{LinkId, OpId, PeerId};
@@ -43,7 +43,7 @@ impl ExpectedRun {
     /// Length in bytes of the headers in each frame.
     pub const HEADER_LEN: usize = BULK_HEADER_LEN;
 
-    /// Returns the operation whose buffer receives the bytes.
+    /// Returns the operation with the buffer that receives the bytes.
     #[must_use]
     pub fn op(&self) -> OpId {
         OpId(self.op)

@@ -74,7 +74,7 @@ impl Transfers {
         None
     }
 
-    /// Handles a bulk frame whose packet number is new; returns the transfer if it has completed.
+    /// Handles a bulk frame with a new packet number; returns the transfer if it has completed.
     /// `P5.6` If the payload of its `frame_len` bytes is already in place, `frame` is only the
     /// header.
     pub(crate) fn on_fragment(

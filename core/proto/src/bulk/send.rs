@@ -112,7 +112,7 @@ pub(crate) struct Announcement {
 
 impl Transfers {
     /// Stores a transfer from this process on the path for bulk data. Returns its number and the
-    /// user data bytes per datagram (0 on a lossless path, whose chunks vary); `None` if there is
+    /// user data bytes per datagram (0 on a lossless path, where chunks vary); `None` if there is
     /// no room.
     pub(crate) fn announce(&mut self, what: &Announcement, paths: &Paths) -> Option<(u32, u16)> {
         let fragment_len = match paths.bulk_path() {

@@ -8,8 +8,8 @@ use crate::session::token_index;
 use crate::{Core, Dest, Instant, LinkId};
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
-/// Fragments whose payload must be copied: consecutive pieces of equal length, the last possibly
-/// shorter.
+/// Fragments with a payload that must be copied: consecutive pieces of equal length, the last
+/// possibly shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenRun {
     /// Destination of the first piece.

@@ -87,7 +87,7 @@ impl Core {
         self.touch(done.peer);
     }
 
-    /// Handles a bulk frame whose packet number is new.
+    /// Handles a bulk frame with a new packet number.
     pub(super) fn on_bulk(
         &mut self,
         from: PeerId,

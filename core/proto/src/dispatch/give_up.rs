@@ -79,8 +79,8 @@ impl Core {
 }
 
 impl Core {
-    /// Returns true if a message to `peer` whose send has completed may not have arrived. Answers
-    /// to requests for remote memory do not count. `P2.15`
+    /// Returns true if a message to `peer` with a completed send may not have arrived. Answers to
+    /// requests for remote memory do not count. `P2.15`
     #[must_use]
     pub fn has_unacked_messages(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.index()).and_then(Option::as_deref);
@@ -88,7 +88,7 @@ impl Core {
     }
 }
 
-/// Returns true if a message whose send has completed may not have arrived.
+/// Returns true if a message with a completed send may not have arrived.
 fn has_unacked_messages(paths: &Paths, slots: &SlotPool) -> bool {
     let mut paths = paths.iter();
     paths.any(|path| path.has_unacked_messages(slots, holds_message))

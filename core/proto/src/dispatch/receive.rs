@@ -445,8 +445,8 @@ impl Core {
         Ok(())
     }
 
-    /// Records that the network has marked `count` accepted frames as having met congestion. They
-    /// arrived on `link` in one run with `frame`, which may be sealed.
+    /// Records that the network has marked `count` accepted frames for congestion. They arrived on
+    /// `link` in one run with `frame`, which may be sealed.
     #[cold]
     pub fn note_marked(&mut self, link: LinkId, frame: &[u8], count: u32) {
         let Some(session) = FrameHeader::session_of_numbered(frame) else {

@@ -27,8 +27,8 @@ impl Core {
     /// go through the ring, so that it arrives even if its receiver makes no call. `P4.13`
     ///
     /// # Errors
-    /// Same as [`Core::eager`]; also [`Refused::TooLong`] if messages go by a network, whose eager
-    /// limit is the maximum already.
+    /// Same as [`Core::eager`]; also [`Refused::TooLong`] if messages go by a network, where the
+    /// eager limit is the maximum already.
     pub fn eager_in_parts(
         &mut self,
         peer: PeerId,

@@ -325,8 +325,8 @@ impl Core {
 }
 
 impl Core {
-    /// Records that a waiting receive would take the best-effort message whose part is next. Such a
-    /// receive counts as a buffer, whether it is posted or not.
+    /// Records that a waiting receive would take the best-effort message that has its part next.
+    /// Such a receive counts as a buffer, whether it is posted or not.
     #[cold]
     fn await_assembled(&mut self, frame: &Admitted, head: &[u8], recv: &WaitingRecv) {
         let part = head.get(frame.at..).and_then(BestEffortPart::peek);

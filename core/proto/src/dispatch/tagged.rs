@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Returns the error of a receive whose only possible source has failed.
+    /// Returns the error of a receive if its only possible source has failed.
     fn source_error(&self, selector: &Selector) -> Option<OpError> {
         let peer = selector.source?;
         match self.peer_status(peer) {

@@ -45,7 +45,7 @@ impl LaneTx {
         seq
     }
 
-    /// Undoes the last reservation, whose message was not sent.
+    /// Undoes the last reservation. Its message was not sent.
     pub(crate) fn cancel(&mut self, charge: u32) {
         self.next_seq = self.next_seq.wrapping_sub(1);
         self.charged = self.charged.wrapping_sub(charge);

@@ -378,8 +378,8 @@ impl Port {
         }
     }
 
-    /// Finds the queue whose first message is the oldest that `is_selected` accepts. Queues are
-    /// left out while their lane `has_undelivered` this port an earlier message.
+    /// Finds the queue with the oldest first message that `is_selected` accepts. Queues are left
+    /// out while their lane `has_undelivered` this port an earlier message.
     #[inline]
     fn first_waiting(
         &self,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue whose entries are found by tag without a search through all of them.
+//! Queue that finds entries by tag without a search through all of them.
 //!
 //! Each entry is in one list, in the order of arrival: the list of its tag's bin, or one for all
 //! tags. Entries never move, so removing one from the middle costs the same as from the front.

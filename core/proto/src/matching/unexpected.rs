@@ -220,7 +220,7 @@ impl UnexpectedList {
         }
     }
 
-    /// Clears the credit mark of a message whose session has ended.
+    /// Clears the credit mark of a message from a session that has ended.
     pub(crate) fn forget_credit(&mut self, index: u32) {
         self.at_mut(index).flags &= !HOLDS_CREDIT;
     }

@@ -39,7 +39,7 @@ pub(crate) const WAITING_LEN: usize = 48;
 const MARGIN_LEN: usize = 64 * 1024;
 /// Flag in the length of a free slot; the other bits are the index of the next free slot.
 const FREE_BIT: u32 = 1 << 31;
-/// Flag in the length of a message whose session has ended; no credit bounds it.
+/// Flag in the length of a message from a session that has ended; no credit bounds it.
 const ORPHANED_BIT: u32 = 1 << 30;
 const LEN_MASK: u32 = ORPHANED_BIT - 1;
 /// Absent slot, or absent position in a list.
@@ -78,7 +78,7 @@ pub(crate) struct HeldPool {
     free_chunks_len: usize,
     /// Number of held messages.
     count: usize,
-    /// Bytes of messages whose sessions have ended, including their queue entries.
+    /// Bytes of messages from sessions that have ended, including their queue entries.
     orphaned_len: usize,
 }
 
@@ -186,7 +186,7 @@ impl HeldPool {
         }
     }
 
-    /// Returns the bytes used by messages whose sessions have ended.
+    /// Returns the bytes used by messages from sessions that have ended.
     pub(crate) fn orphaned_len(&self) -> usize {
         self.orphaned_len
     }

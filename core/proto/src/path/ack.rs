@@ -211,8 +211,8 @@ impl RxWindow {
         prompt
     }
 
-    /// Makes an acknowledgement due after a duplicate, whose sender has not received the earlier
-    /// one. `P3.2`
+    /// Makes an acknowledgement due after a duplicate, because its sender has not received the
+    /// earlier one. `P3.2`
     pub(crate) fn on_duplicate(&mut self, now: Instant, num: u32, attempt: u8) {
         self.last_num = num;
         self.last_attempt = attempt;

@@ -102,8 +102,8 @@ impl Path {
         self.standing.retry_at = now + pause;
     }
 
-    /// Returns the path to use. The numbers of frames whose contents moved must still be filled,
-    /// see [`Contents::Nothing`].
+    /// Returns the path to use. The numbers of frames with moved contents must still be filled, see
+    /// [`Contents::Nothing`].
     fn resume(&mut self) {
         self.standing = Standing::default();
         self.loss.restart();

@@ -30,7 +30,7 @@ pub(crate) struct FragmentPart {
 }
 
 /// Records and parts taken off a path that must wait elsewhere, with control records and transfers;
-/// and the lanes whose credit must be sent again.
+/// and the lanes that must send their credit again.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) controls: Vec<Control>,

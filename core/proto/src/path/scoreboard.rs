@@ -16,9 +16,9 @@ pub(super) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Applies the bitmap of an acknowledgement, whose words begin after `base`. Calls `arrived`
-    /// with the numbers that the previous one did not report. An overtaken acknowledgement does not
-    /// change the stored bitmap.
+    /// Applies the bitmap of an acknowledgement, with words that begin after `base`. Calls
+    /// `arrived` with the numbers that the previous one did not report. An overtaken
+    /// acknowledgement does not change the stored bitmap.
     pub(super) fn update(&mut self, base: u32, words: &[u8], mut arrived: impl FnMut(u32)) {
         let first = base.wrapping_add(1);
         let ahead = first.wrapping_sub(self.first);

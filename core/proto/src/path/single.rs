@@ -13,8 +13,8 @@ use crate::mem::slot::{SlotId, SlotPool};
 use portolan_wire::{Ack, FRAME_HEADER_LEN, Fragment, FrameKind, Message};
 
 impl Path {
-    /// Returns true for a network path on which nothing waits and whose window and link have room.
-    /// A message submitted now may be sent now.
+    /// Returns true for a network path on which nothing waits, if its window and link have room. A
+    /// message submitted now may be sent now.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         !self.params.lossless && !self.blocked && !self.has_waiting() && self.window_left() > 0

@@ -285,7 +285,7 @@ impl Path {
         self.stage_run_of(slots, &parts, batch_len)
     }
 
-    /// Cuts any record whose parts state their offset into frames of one part each. `len` is at
+    /// Cuts any record with parts that state their offset into frames of one part each. `len` is at
     /// least 1.
     pub(crate) fn stage_run_of<'a>(
         &mut self,
@@ -521,8 +521,8 @@ impl Cut {
     }
 }
 
-/// Number of messages whose submission takes about as long as the call that sends them. That many
-/// are sent without waiting for more, so that the receiver handles them while the next ones gather.
+/// Number of messages that take about as long to submit as the call that sends them. That many are
+/// sent without waiting for more, so that the receiver handles them while the next ones gather.
 /// `P4.16`
 const SHARING_COUNT_MAX: usize = 64;
 
@@ -575,7 +575,7 @@ impl Paths {
         is_burst && bulk.fits_shared(need) && bulk.runs.len() < CLOSED_MAX && bulk.is_usable()
     }
 
-    /// Returns the path of a run whose last frame has room for a record of `need` bytes of `lane`.
+    /// Returns the path of a run if its last frame has room for a record of `need` bytes of `lane`.
     fn run_mut(&mut self, lane: usize, need: usize) -> Option<&mut Path> {
         self.bulk_mut().filter(|path| path.has_run_room(lane, need))
     }

@@ -85,7 +85,7 @@ impl Remote {
         Ok(is_complete.then_some(Ok(())))
     }
 
-    /// Returns the operation whose buffer receives the transfer that answers a get, and its length.
+    /// Returns the operation with the buffer for the transfer that answers a get, and its length.
     /// `P12.6`
     pub(crate) fn on_source(
         &self,

@@ -129,7 +129,7 @@ impl Job {
         true
     }
 
-    /// Returns a write, whose parts gather in held memory.
+    /// Returns a write with parts that gather in held memory.
     pub(crate) fn gathering(head: RemoteHead, what: RequestKind, held: HeldId) -> Job {
         let received = Coverage::default();
         let stage = Stage::Gathering { held, received };
@@ -304,7 +304,7 @@ impl RequestKind {
         Ok((what, charge(touched)))
     }
 
-    /// Returns the request of a put with a transfer, whose bytes arrive on a link. `P5.1`
+    /// Returns the request of a put with a transfer that receives its bytes on a link. `P5.1`
     pub(crate) fn of_rts(
         rts: &RemoteRts,
         (link, lossless): (LinkId, bool),

@@ -459,7 +459,7 @@ impl Pair {
         pair
     }
 
-    /// Returns a pair whose ends request checksums according to `wants`.
+    /// Returns a pair with ends that request checksums according to `wants`.
     pub(super) fn checked(links: &[LinkId], seed: u64, wants: [bool; 2]) -> Pair {
         let mut pair = Pair::new(links, seed);
         pair.ends = [

@@ -18,7 +18,7 @@ const HIGH: SendSpec = SendSpec {
     ..LOW
 };
 
-/// Port whose receives have buffers.
+/// Port with buffers for its receives.
 const TAKEN: PortId = PortId::user(6);
 const TO_TAKEN: SendSpec = SendSpec {
     to: Address::Port(TAKEN),

@@ -145,7 +145,7 @@ fn transfer_stays_on_the_path_of_its_fragment_length() {
     pair.run(Duration::from_micros(100));
     pair.dead = None;
     pair.run(Duration::from_millis(100));
-    // Bulk data would now use the other path, whose frames are shorter.
+    // Bulk data would now use the other path, which has shorter frames.
     assert!(pair.ends[0].core.path_status(B, LinkId::UDP).unwrap().bulk);
     pair.ends[1].post(PORT, 300_000, None);
     pair.run(Duration::from_millis(50));

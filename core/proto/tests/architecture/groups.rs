@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each group of packages, with the other groups whose packages it may use.
+/// Each group of packages, with the other groups that provide the packages it may use.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("core", &[]),
     ("interfaces", &["core"]),

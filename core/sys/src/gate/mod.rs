@@ -50,8 +50,8 @@ const ABSENCE_PATIENT: Duration = Duration::from_millis(20);
 /// calls continuously.
 const ABSENCE_GUARDED: Duration = Duration::from_millis(2);
 
-/// Longest pause between attempts at stuck work, whose peer computes: 25 attempts per second do not
-/// show up in `top`.
+/// Longest pause between attempts at work that is stuck because the peer computes: 25 attempts per
+/// second do not show up in `top`.
 const PAUSE_MAX: Duration = Duration::from_millis(40);
 
 /// Polls without urgent work after which the helper must be woken for it. A wake-up costs the owner

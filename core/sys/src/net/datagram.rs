@@ -163,8 +163,8 @@ fn parse_control(control: &[Control], len: usize) -> (usize, bool) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
                 segment_len = usize::try_from(control.value).unwrap_or(len);
             }
-            // The byte of the IP header whose last two bits are the mark: in IPv4 a byte, in IPv6
-            // an int (`ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c,
+            // The byte of the IP header with the mark in its last two bits. It is a byte in IPv4
+            // and an int in IPv6 (`ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c,
             // `ip6_datagram_recv_specific_ctl`).
             (libc::IPPROTO_IP, libc::IP_TOS) => {
                 marked = control.value.to_ne_bytes()[0] & ECN_BITS == ECN_CE;
@@ -266,8 +266,9 @@ impl Sender {
             message.msg_controllen = size_of::<Control>();
         }
         usage::count_call(Call::Sendmsg);
-        // SAFETY: `message` points at `to`, at `control` and at our vector, whose entries point at
-        // pieces borrowed for 'a, which outlives this call; the kernel only reads them.
+        // SAFETY: `message` points at `to`, at `control` and at our vector. The entries of the
+        // vector point at pieces borrowed for 'a, which outlives this call; the kernel only reads
+        // them.
         checked_len(unsafe {
             libc::syscall(
                 libc::SYS_sendmsg,

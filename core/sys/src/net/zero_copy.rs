@@ -2,7 +2,7 @@
 //! A byte stream over a connected TCP socket. Its writer passes pages by reference, and its reader
 //! receives directly to the destination: one copy in all.
 //!
-//! The stream does not know about frames; the caller puts frames into it. Rules for passing memory
+//! The stream has no notion of frames; the caller puts frames into it. Rules for passing memory
 //! by reference:
 //!
 //! - **L1** The memory is read when the receiving program reads the data, not when it is passed

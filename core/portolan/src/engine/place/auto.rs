@@ -100,7 +100,7 @@ impl Placement {
         };
         Ok(Placement {
             mode,
-            // Until a measurement is made, use the method whose cost does not depend on
+            // Until a measurement is made, use the method with a cost that does not depend on
             // predictions.
             is_speculative: mode == Mode::Speculative,
             batches_left: 0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Broadcast whose data use multicast (P17). The header travels down the tree, followed by an
-//! announcement; the data reach all members at once.
+//! Broadcast that sends its data by multicast (P17). The header travels down the tree, followed by
+//! an announcement; the data reach all members at once.
 //!
 //! The one invariant: a member that gets no announcement, or cannot follow it, gets the data by
 //! messages as usual.

@@ -3,7 +3,7 @@
 use super::super::stream::tests::pair;
 use super::*;
 
-/// Returns bytes whose period is not that of pages or segments.
+/// Returns bytes with a period that is not that of pages or segments.
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| ((at + seed) % 251).to_le_bytes()[0])
