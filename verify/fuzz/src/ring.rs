@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ring of shared memory whose other end writes arbitrary values at arbitrary places.
+//! Ring of shared memory with another end that writes arbitrary values at arbitrary places.
 
 use crate::input::Input;
 use portolan_sys::ring::{self, PushError, RingReceiver, RingSender};

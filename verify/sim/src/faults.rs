@@ -41,8 +41,8 @@ pub(crate) enum FaultKind {
         reported_after_ns: Option<u64>,
         again_after_ns: Option<u64>,
     },
-    /// Frames between the processes in `side` and all others are lost; with `one_way`, only those
-    /// from `side`.
+    /// Frames between the processes in `side` and all other processes are lost; with `one_way`,
+    /// only those from `side`.
     Partition { side: Side, one_way: bool },
     /// Frames on one link from and to the process are lost; with `one_way`, only those to it.
     /// Another link works, so the fault excuses nothing.

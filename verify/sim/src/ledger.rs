@@ -147,8 +147,8 @@ impl Ledger {
         self.sessions[index(session)].settled = self.next_id;
     }
 
-    /// Returns the sessions with arrived but undelivered messages whose receiving incarnation is
-    /// still alive: number, sender, receiver and messages.
+    /// Returns the sessions with arrived but undelivered messages and a receiving incarnation that
+    /// is still alive: number, sender, receiver and messages.
     pub(crate) fn withheld(
         &self,
         life_of: impl Fn(u32) -> Option<u32>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network: each host has one wire to one switch, whose ports have small buffers and drop the
-//! excess.
+//! Network: each host has one wire to one switch. The switch ports have small
+//! buffers and drop the excess.
 
 use crate::faults::{Fault, FaultKind};
 use crate::queue::{Flight, Happening, Queue};

@@ -139,7 +139,7 @@ pub(crate) struct Node {
     /// Earliest `Wake` in the queue.
     wake_at: u64,
     peers: Vec<Remote>,
-    /// Peers with messages in an outbox, and peers whose silence is timed.
+    /// Peers with messages in an outbox, and peers with a timed silence.
     with_outbox: BTreeSet<u32>,
     watched: BTreeSet<u32>,
     /// Peers with sent messages that may not have arrived.
@@ -149,8 +149,8 @@ pub(crate) struct Node {
     initiators: Vec<one_shot::Initiator>,
     /// One-shot regions by key.
     one_shot_regions: BTreeMap<u64, OpId>,
-    /// Number of deregistered regions whose operation failed at the peer. Its request may still
-    /// arrive.
+    /// Number of deregistered regions with an operation that failed at the peer. Its request may
+    /// still arrive.
     one_shots_failed: u64,
     pub(crate) pulls: Vec<Pull>,
     /// Open connections, in the order of opening.

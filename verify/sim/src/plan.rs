@@ -52,9 +52,9 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Returns a flow of reliable messages from `src` to a port of `dst`, whose buffers are
-    /// extended to hold `len_max` bytes. The caller sets their number and times. `None` if there is
-    /// no port.
+    /// Returns a flow of reliable messages from `src` to a port of `dst`. The buffers of the port
+    /// are extended to hold `len_max` bytes. The caller sets their number and times. `None` if
+    /// there is no port.
     fn to_some_port(
         ports: &mut [PortPlan],
         rng: &mut ChaCha8Rng,

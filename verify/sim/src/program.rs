@@ -52,7 +52,7 @@ struct Stream {
 /// Maximum number of messages waiting for one peer before the flows to it pause.
 const OUTBOX_MAX: usize = 64;
 
-/// Pause of a flow whose outbox is full, and of one whose port opens much later, in nanoseconds.
+/// Pause of a flow with a full outbox, and of one to a port that opens much later, in nanoseconds.
 const FULL_NS: u64 = 50_000;
 const LATE_NS: u64 = 2_000_000;
 

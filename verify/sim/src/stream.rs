@@ -225,7 +225,7 @@ impl Streams {
         self.report_end(queue, now, id, 1 - end);
     }
 
-    /// Closes an end whose process has exited. Its system sends the data it has taken before it
+    /// Closes an end after its process has exited. Its system sends the data it has taken before it
     /// closes.
     pub(crate) fn fade(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
         let latency_ns = self.plan().latency_ns;

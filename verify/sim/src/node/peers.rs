@@ -281,8 +281,8 @@ impl Node {
         self.on_wake(cx);
     }
 
-    /// Closes, at the end of the job, a session whose other end has exited, unless something waits
-    /// for it.
+    /// Closes, at the end of the job, a session with an exited process at the other end, unless
+    /// something waits for it.
     pub(crate) fn close_session(&mut self, cx: &mut Context, peer: u32) {
         let remote = &self.peers[peer as usize];
         if remote.session.is_some() && remote.outbox_is_empty() && remote.send_count == 0 {

@@ -43,8 +43,8 @@ impl World {
         }
     }
 
-    /// Ends the process. Peers that share memory with it are notified by the system, others by the
-    /// launcher after `reported_after_ns`, if it is set.
+    /// Ends the process. Peers that share memory with it are notified by the system, other peers by
+    /// the launcher after `reported_after_ns`, if it is set.
     fn end(&mut self, exited: u32, reported_after_ns: Option<u64>) {
         self.cx.alive[exited as usize] = false;
         self.check_area(exited);

@@ -305,8 +305,8 @@ impl World {
     }
 }
 
-/// Returns bytes `from..from + len` of a part, as they are now. Bytes whose memory no longer exists
-/// have been overwritten.
+/// Returns bytes `from..from + len` of a part, as they are now. Bytes in memory that no longer
+/// exists have been overwritten.
 fn bytes_of(sender: &Node, payload: &Payload, from: usize, len: usize) -> Vec<u8> {
     match payload {
         Payload::Copied(bytes) => bytes[from..from + len].to_vec(),
