@@ -181,7 +181,7 @@ pub fn run(
 }
 
 /// Returns a lab if a network path is requested and a lab can be created, otherwise this host. This
-/// host has no link whose properties could be set.
+/// host has no link with properties that could be set.
 fn choose_site(
     args: &BenchArgs,
     launcher: &dyn Launcher,

@@ -11,7 +11,7 @@
 //! (c) A receiver receives and then spins for D, behind a sender that is ahead of it. The interval
 //! is o_r + D.
 //!
-//! (d) A ping-pong whose answerer reports how long it held each message.
+//! (d) A ping-pong in which the answerer reports how long it held each message.
 //!
 //! The paper computes L as the remainder of half the round trip, so the sum is the half round trip
 //! by definition. Here loop (d) measures the one-way time independently. It is half of the round

@@ -19,7 +19,7 @@ const RANDOM: u32 = (-0x1000_i32 + 56).cast_unsigned();
 /// Segments per burst by default (GSO_MAX_SEGS of include/linux/netdevice.h).
 const SEGMENTS_MAX: u32 = 65_535;
 
-/// Hosts whose interfaces drop packets. The loss ends on drop.
+/// Hosts with interfaces that drop packets. The loss ends on drop.
 pub(crate) struct Loss {
     hosts: Vec<(String, String)>,
     offload: bool,

@@ -110,7 +110,7 @@ impl Site {
         }
     }
 
-    /// Returns the hosts of ends whose messages use `path`.
+    /// Returns the hosts of ends with messages on `path`.
     pub(crate) fn hosts_for(&self, path: Path) -> Vec<Place> {
         if path == Path::Shm {
             self.hosts.iter().map(|_| Place::loopback()).collect()

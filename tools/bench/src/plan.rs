@@ -13,7 +13,7 @@ use crate::spec::{
     Wait, Writes,
 };
 
-/// Bytes of the smallest message whose stream has a limit row. Below it, a system that joins
+/// Bytes of the smallest message for which a stream has a limit row. Below it, a system that joins
 /// messages can be faster than a bare row that sends each by itself.
 const STREAM_LIMIT_MIN: usize = 64 << 10;
 

@@ -28,10 +28,10 @@ pub struct Report {
     /// Slower variants of the work of a `limit`, `tcp` or `udp` row.
     #[serde(default)]
     pub slower_variants: Vec<Row>,
-    /// Half-power points of systems whose ping-pong was measured at enough sizes.
+    /// Half-power points of systems with a ping-pong measured at enough sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub half_power: Vec<HalfPower>,
-    /// LogGP's G of systems whose LogP was measured at two or more long sizes.
+    /// LogGP's G of systems with LogP measured at two or more long sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub long_gaps: Vec<LongGap>,
     /// Requested rows that are missing, with the reason.
@@ -68,7 +68,7 @@ pub struct Machine {
     pub socket_buffer_len: usize,
     /// Kind of the hosts of network paths.
     pub site: SiteKind,
-    /// Number of rounds whose medians the rows contain.
+    /// Number of rounds behind the medians in the rows.
     pub rounds: u32,
     /// Description of the clock.
     pub clock: String,

@@ -235,7 +235,7 @@ fn cpu_cells(row: &Row) -> String {
 }
 
 /// Returns the row's headline figure divided by that of `system` on the same path and size. A `~`
-/// marks ratios whose rows are not distinguishable.
+/// marks ratios of rows that are not distinguishable.
 fn ratio(row: &Row, system: &str) -> String {
     match row.extra.versus.get(system) {
         Some(versus) if versus.distinguishable == Some(false) => format!("~{:.2}", versus.ratio),

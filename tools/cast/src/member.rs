@@ -106,7 +106,7 @@ struct Member {
     sends: Vec<(u32, Request)>,
     watches: Vec<(u32, Request)>,
     signals: Signals,
-    /// Batch whose missing blocks the source waits for.
+    /// Batch with missing blocks that the source waits for.
     pending_batch: Option<u32>,
     /// State of multicast, if it is used.
     multicast: Option<Part>,

@@ -104,7 +104,7 @@ pub(crate) struct Relay {
     reported: Progress,
     /// Own missing blocks by batch, until those of the children are known as well.
     needs: BTreeMap<u32, Vec<u8>>,
-    /// Missing blocks reported to the parent, for batches whose data may still arrive.
+    /// Missing blocks reported to the parent, for batches with data that may still arrive.
     reported_needs: BTreeMap<u32, Vec<u8>>,
     actions: VecDeque<Action>,
     /// Set if the caller sends blocks to all children by multicast.
@@ -500,7 +500,8 @@ impl Relay {
         }
     }
 
-    /// Reports to the parent each batch whose missing blocks are known here and from all children.
+    /// Reports each batch to the parent once its missing blocks are known here and from all
+    /// children.
     fn report_needs(&mut self) {
         let known = |relay: &Relay, batch| {
             let mut children = relay.children.iter();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// Runs the rounds of all members until no member can proceed. Returns true if all completed,
-    /// and the members whose data each has received.
+    /// and for each the members that it has data from.
     fn run(all: &[Vec<Round>]) -> (bool, Vec<Vec<bool>>) {
         let count = all.len();
         let mut received_from: Vec<Vec<bool>> = (0..count)

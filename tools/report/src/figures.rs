@@ -151,7 +151,7 @@ pub(crate) fn sizes_axis() -> Axis {
     Axis::logarithmic("message size", Unit::Bytes)
 }
 
-/// Describes the first and the last point of the line whose name begins with `name`.
+/// Describes the first and the last point of the line with a name that begins with `name`.
 fn ends(lines: &[Line], name: &str, write: impl Fn(f64) -> String) -> Option<String> {
     let line = lines.iter().find(|line| line.name.starts_with(name))?;
     let (first, last) = (line.points.first()?, line.points.last()?);

@@ -84,7 +84,7 @@ pub(crate) fn read(
     Ok(composer.totals)
 }
 
-/// A file whose contents belong to the batch.
+/// A file with contents that belong to the batch.
 struct Open {
     file: File,
     path: PathBuf,

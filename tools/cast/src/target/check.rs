@@ -34,7 +34,7 @@ struct Open {
     path: PathBuf,
     /// The opened file; `None` if it does not exist or cannot be read.
     file: Option<File>,
-    /// Length in the source; `None` for a stream, whose length is known only at its end.
+    /// Length in the source; `None` for a stream, as its length is known only at its end.
     len: Option<u64>,
     /// Set for devices, which may be longer than the source.
     may_be_longer: bool,

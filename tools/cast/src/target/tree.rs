@@ -70,7 +70,7 @@ struct Open {
     path: PathBuf,
     file: File,
     meta: Meta,
-    /// Length; `None` for a stream, whose length is known only at its end.
+    /// Length; `None` for a stream, as its length is known only at its end.
     len: Option<u64>,
     /// One past the last written byte.
     at: u64,

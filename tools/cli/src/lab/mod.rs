@@ -251,7 +251,7 @@ impl Drop for Undo {
     }
 }
 
-/// Returns the labs that are up and whose names `is_selected` accepts.
+/// Returns the labs that are up and have names that `is_selected` accepts.
 fn marked(is_selected: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Lab>> {
     let namespaces = ip::namespaces();
     let hosts = namespaces.iter().filter_map(|namespace| {

@@ -198,7 +198,7 @@ fn switch_commands(options: &Options) -> String {
     commands
 }
 
-/// Returns commands for cables whose other ends the line opens. Nothing else joins them, and the
+/// Returns commands for cables if the line opens their other ends. Nothing else joins them, and the
 /// kernel sends no frames of its own.
 fn line_commands(options: &Options) -> String {
     let mtu = options.mtu;

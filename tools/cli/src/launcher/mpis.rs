@@ -166,7 +166,7 @@ pub(crate) fn own_transport(path: Path) -> &'static [(&'static str, &'static str
     }
 }
 
-/// Returns the lab of the places, whose names are the lab's name, `-h` and a number.
+/// Returns the lab of the places. Their names are the lab's name, `-h` and a number.
 fn lab_of(job: &MpiJob<'_>) -> Result<String> {
     let namespace = job.places.first().and_then(|place| place.netns.as_deref());
     let lab = namespace.and_then(|name| name.rsplit_once("-h"));

@@ -20,7 +20,7 @@ const DELIMITER_VARIABLE: &str = "OMPI_MCA_mca_base_env_list_delimiter";
 /// Method that a job uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The list in the environment, whose value was `own` before.
+    /// The list in the environment, with the previous value `own`.
     Variable {
         own: Option<String>,
         delimiter: String,

@@ -154,7 +154,7 @@ pub(crate) fn choose(wanted: Option<&Wanted>) -> Result<Mpi> {
     Ok(installed.swap_remove(best.unwrap_or(0)))
 }
 
-/// Returns the MPI whose launcher is `path`, or the program of this name in PATH. `remedy` is part
+/// Returns the MPI with the launcher `path`, or the program of this name in PATH. `remedy` is part
 /// of the error message.
 ///
 /// # Errors

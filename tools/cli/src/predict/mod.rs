@@ -62,7 +62,7 @@ struct Forecast {
     /// Time outside MPI, of all processes.
     computing_s: f64,
     predictions: Vec<Prediction>,
-    /// First network whose time is at most 5 % above the best, on the most hosts.
+    /// First network with a time at most 5 % above the best, on the most hosts.
     smallest: Option<String>,
     notes: Vec<String>,
 }

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Creates a row whose L is the rest of half the round trip; the separately measured L differs.
+    /// Creates a row with the rest of half the round trip as L; the separately measured L differs.
     fn row(system: &str, path: &str, size: usize, l_us: f64) -> Value {
         json!({
             "system": system, "path": path, "metric": "logp", "size": size, "iterations": 1,

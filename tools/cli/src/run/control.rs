@@ -28,7 +28,7 @@ const ANSWER_DELAY: Duration = Duration::from_secs(3);
 /// Exit status of a job ended by `--timeout`, as of timeout(1).
 const TIMEOUT_STATUS: i32 = 124;
 
-/// Exit status of a job whose output could not be written, as for other failures of this program.
+/// Exit status if the output of a job could not be written, as for other failures of this program.
 const WRITE_ERROR_STATUS: i32 = 1;
 
 const SIGKILL: i32 = libc::SIGKILL;
@@ -43,7 +43,7 @@ pub(crate) enum Failure {
         gone: EndedRank,
         /// Exit status for the job.
         status: i32,
-        /// Peer whose loss was reported to its program before.
+        /// Peer with a loss that was reported to its program before.
         lost: Option<Lost>,
     },
     /// A signal was received.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reports of what the ranks of a job wait for, for a user whose job hangs.
+//! Reports of what the ranks of a job wait for, for the user of a job that hangs.
 //!
 //! Invariant: every rank that received the request has one line, with or without an answer.
 

@@ -115,7 +115,7 @@ pub(crate) fn of_slurm() -> Result<Option<Vec<Host>>> {
     Ok(Some(nodes(names.lines(), &own)))
 }
 
-/// Returns all nodes except this machine, whose name may have a domain appended.
+/// Returns all nodes except this machine. Its name may have a domain appended.
 fn nodes<'a>(names: impl Iterator<Item = &'a str>, own: &str) -> Vec<Host> {
     let is_own = |name: &str| name == own || own.split('.').next() == Some(name);
     let others = names.filter(|name| !name.is_empty() && !is_own(name));

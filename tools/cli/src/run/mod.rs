@@ -105,7 +105,7 @@ pub(crate) fn execute_observed(
     result
 }
 
-/// Observer of a job whose ranks may fail.
+/// Observer of a job with ranks that may fail.
 pub(crate) trait Observer {
     /// Handles output of a rank, mostly in whole lines.
     ///
@@ -297,7 +297,7 @@ impl<'a> Job<'a> {
             Source::Printer(stream) => {
                 if let Err(error) = self.printer.write(stream) {
                     match error.kind() {
-                        // Act as the kernel does for a single program whose reader has closed.
+                        // Act as the kernel does for a single program after its reader has closed.
                         ErrorKind::BrokenPipe => {
                             self.control.on_signal(Instant::now(), libc::SIGPIPE);
                         }

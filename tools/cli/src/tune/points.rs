@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Longest eager message on a network, and on shared memory (`P4.5`).
 pub(super) const EAGER_LEN: [u64; 2] = [64 << 10, 16 << 10];
 
-/// Longest message whose stages are timed separately: it leaves in one call, and fits a default
+/// Longest message with separately timed stages: it leaves in one call, and fits a default
 /// socket buffer.
 pub(super) const SINGLE_LEN_MAX: u64 = 60_000;
 
-/// Shortest message whose stream is measured. Shorter ones share frames, which the model of a
+/// Shortest message with a measured stream. Shorter ones share frames, which the model of a
 /// single message does not cover.
 const STREAM_LEN_MIN: u64 = 1536;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::process::Stdio;
 
-/// Collects every number below `value` whose name is that of a time.
+/// Collects every number below `value` that has the name of a time.
 fn times(value: &Value, found: &mut Vec<f64>) {
     match value {
         Value::Object(fields) => {

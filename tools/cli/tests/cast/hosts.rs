@@ -25,7 +25,7 @@ impl Hosts {
         Hosts::with_ssh(count, "")
     }
 
-    /// Creates hosts whose ssh runs `first` before the requested command.
+    /// Creates hosts with an ssh that runs `first` before the requested command.
     pub(crate) fn with_ssh(count: usize, first: &str) -> Hosts {
         let directory = tempfile::tempdir().unwrap();
         let names: String = (1..=count).map(|number| format!("n{number}\n")).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lab for one test, some of whose hosts may lose frames.
+//! A lab for one test. Some of its hosts may lose frames.
 
 use super::{Ended, PATIENCE, portolan, processes_with, run};
 use portolan_sys::net::enter_netns;
@@ -64,7 +64,7 @@ impl Lab {
         (here, there)
     }
 
-    /// Returns a process of host `host` whose command line contains `needle`.
+    /// Returns a process of host `host` with `needle` in its command line.
     pub(crate) fn process(&self, host: &str, needle: &str) -> Option<i32> {
         let namespace = std::fs::metadata(format!("/run/netns/{}-{host}", self.0));
         let namespace = namespace.unwrap().ino();

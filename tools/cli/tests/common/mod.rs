@@ -159,7 +159,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the processes whose command line contains `needle`, except zombies.
+/// Returns the processes with `needle` in their command line, except zombies.
 pub(crate) fn processes_with(needle: &str) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

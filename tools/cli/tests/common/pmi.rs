@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A PMI-1 server for tests: one job, whose processes are its children.
+//! A PMI-1 server for tests: one job, with processes that are its children.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

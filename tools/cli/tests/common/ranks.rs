@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs whose ranks are the test program itself. It is started again as each rank, and the test
+//! Jobs with the test program itself as ranks. It is started again as each rank, and the test
 //! `as_rank` of the module that started the job then plays the role given in the environment.
 //!
 //! A module gets the functions that start its ranks by `ranks_of_this_module!(run_ranks, ...)`.

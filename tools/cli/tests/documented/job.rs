@@ -24,7 +24,7 @@ pub(crate) const SMALL_JOB_SECONDS: u64 = 6;
 /// Time in milliseconds for which other processes continue after a kill, enough to finish.
 const GRACE_MS: &str = "40000";
 
-/// Exit status of a job whose process was ended by SIGKILL.
+/// Exit status of a job after one of its processes was ended by SIGKILL.
 const KILLED_STATUS: i32 = 128 + 9;
 
 /// Plays the part of a process of a job; returns `false` in the test program itself.

@@ -3,8 +3,8 @@
 //!
 //! An abstract machine runs the program with the least help that the documentation allows: every
 //! call that may wait does wait. A program that ends there ends everywhere, because more buffering
-//! only helps. A program that does not end, or whose results depend on time, is rejected and never
-//! run.
+//! only helps. A program that does not end, or has results that depend on time, is rejected and
+//! never run.
 
 mod ends;
 mod receives;
@@ -129,7 +129,7 @@ struct Sent {
     step: usize,
     to: Goal,
     message: Message,
-    /// Set for a key, whose bytes are not known in advance.
+    /// Set for a key, as its bytes are not known in advance.
     secret: bool,
     blocking: bool,
     /// Set if its completion is waited for, or needs no wait.
@@ -217,7 +217,7 @@ struct Machine<'a> {
     touches: Vec<Touch>,
     /// By (owner, user, lane): number of steps of the user known to have been sent before.
     lane_seen: HashMap<(u32, u32, bool), usize>,
-    /// Sends whose result depends on a receiver that may have ended: (rank, step, message).
+    /// Sends with a result that depends on a receiver that may have ended: (rank, step, message).
     gambles: Vec<(u32, usize, usize)>,
     /// Accesses and collective operations: (rank, step, other rank). They must be over before the
     /// other rank ends.

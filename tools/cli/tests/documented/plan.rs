@@ -205,7 +205,7 @@ pub(crate) enum Step {
         which: Wanted,
         region: u32,
     },
-    /// Accesses a region whose key was received, and waits.
+    /// Accesses a region by its received key, and waits.
     Access {
         rank: u32,
         region: u32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shrinks a program whose run differed from the prediction.
+//! Shrinks a program after its run differed from the prediction.
 
 use crate::draw::{Drawn, EVERYBODYS, count_handled};
 use crate::model::predict;

@@ -128,7 +128,7 @@ fn a_forked_child_is_refused_by_endpoints_too() {
             ptr: got.as_mut_ptr(),
             len: 1,
         };
-        // SAFETY: `got` outlives the receive, whose completion is waited for below.
+        // SAFETY: `got` outlives the receive, as its completion is waited for below.
         unsafe { b.recv(&which, &[piece], Cookie::new(1)) }.unwrap();
         a.inject(to_b, &send, &[byte]).unwrap();
         let mut done = false;

@@ -73,7 +73,8 @@ fn pass(node: &mut Node, index: u32, len: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs a job whose victim dies at `point`, such as `sent:7`; returns `false` if it ended before.
+/// Runs a job with a victim that dies at `point`, such as `sent:7`; returns `false` if it ended
+/// before.
 fn kill_at(point: &str, args: &[&str]) -> bool {
     let die = format!("die={VICTIM}:{point}");
     let options = ["--option", &die, "--option", PATIENT];

@@ -113,7 +113,7 @@ fn a_killed_rank_is_named_and_ends_the_others() {
     assert_eq!(ranks(), [] as [i32; 0]);
 }
 
-/// Returns true if the process is `run` itself, whose command line contains that of its ranks.
+/// Returns true if the process is `run` itself. Its command line contains that of its ranks.
 fn is_portolan(pid: i32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("portolan"))
 }

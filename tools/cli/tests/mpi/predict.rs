@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of `portolan predict` with the profile of a program whose messages are all known, on
+//! Tests of `portolan predict` with the profile of a program with known messages only, on
 //! networks written by hand, and of its errors without a usable profile.
 
 use crate::common::mpi::{self, Commands};
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 /// Time limit of a run, which ends a deadlocked one before the whole test run.
 const PATIENCE_S: &str = "120";
 
-/// Minimum number of messages in the known program that wait for one another: five, whose receiver
-/// starts the sixth.
+/// Minimum number of messages in the known program that wait for one another: five, and the sixth
+/// that their receiver starts.
 const CHAIN: f64 = 6.0;
 
 /// Returns the records of the known program with events, under the MPI `name`; `None` without that
@@ -41,7 +41,7 @@ fn profiled(name: &str) -> Option<TempDir> {
     Some(room)
 }
 
-/// Writes a network whose only cost is L.
+/// Writes a network with L as its only cost.
 fn network(room: &Path, name: &str, l_us: f64) -> PathBuf {
     let file = room.join(format!("{name}.json"));
     let network = json!({

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of `portolan profile` under installed MPIs: a program whose messages are all known, a
+//! Tests of `portolan profile` under installed MPIs: a program with known messages only, a
 //! killed program, and commands without anything to count.
 
 use crate::common::mpi::{self, Commands};

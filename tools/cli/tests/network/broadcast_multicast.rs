@@ -245,8 +245,8 @@ fn a_host_that_hears_no_multicast_gets_the_data_by_messages() {
     let out = lab.play(3, "lengths", &[]).succeeded("lengths");
     let mut counts = numbers(&out, "by multicast:");
     counts.sort_unstable();
-    // Roots whose multicasts h1 does not receive try once; the multicasts of h1 itself are
-    // received.
+    // The other roots try once, as h1 does not receive their multicasts; the multicasts of h1
+    // itself are received.
     assert_eq!(counts, [1, 1, 7], "{out}");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of labs whose wires have a delay: by a process that replaces the wires, or by the kernel's
-//! netem where available.
+//! Tests of labs with a delay on their wires: by a process that replaces the wires, or by the
+//! kernel's netem where available.
 //!
 //! A delay is a minimum, so tests assert that something took at least as long, never that it took
 //! no longer.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Charts as SVG: lines, bars, stacked bars and matrices.
 //!
-//! A chart is drawn for a place: a file, with its own colours on white, or a page, whose style
-//! sheet sets the colours. Equal figures always give equal bytes. The output does not depend on
-//! system fonts, the time or the order of hash tables.
+//! A chart is drawn for a place: a file, with its own colours on white, or a page with a
+//! style sheet that sets the colours. Equal figures always give equal bytes. The output does not
+//! depend on system fonts, the time or the order of hash tables.
 
 mod bars;
 mod canvas;

@@ -107,7 +107,7 @@ pub struct Npb {
     pub mpi: String,
     /// Size of the problems: S, W, A or B.
     pub class: String,
-    /// Number of alternating rounds, whose medians the runs contain.
+    /// Number of alternating rounds behind the medians in the runs.
     pub rounds: u32,
     /// Kind of the hosts: those of a lab, with one process on each, or this host's loopback
     /// interface.

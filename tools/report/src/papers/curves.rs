@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Curves of the papers, whose text does not give the points, with the corresponding charts of the
-//! page.
+//! Curves of the papers, with the corresponding charts of the page. The text of the papers does not
+//! give the points.
 
 use crate::figures::Figure;
 
@@ -100,7 +100,7 @@ const CURVES: [Curve; 13] = [
     },
 ];
 
-/// Returns the curves whose chart is among `figures`.
+/// Returns the curves with a chart among `figures`.
 pub(crate) fn curves(figures: &[Figure]) -> Vec<Curve> {
     let is_there = |curve: &Curve| figures.iter().any(|figure| figure.name == curve.chart);
     CURVES.into_iter().filter(is_there).collect()

@@ -54,7 +54,7 @@ impl<'a> Between<'a> {
         }
     }
 
-    /// Returns a pair of one subnet between whose interfaces raw frames pass. Jobs send raw frames
+    /// Returns a pair of one subnet if raw frames pass between its interfaces. Jobs send raw frames
     /// only within a subnet.
     fn by_raw(&self) -> Option<Pair> {
         let raw = self.both_ways(By::Raw);

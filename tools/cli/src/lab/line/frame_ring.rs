@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Adds a frame whose bytes are all `mark`, with one unused byte of the slot before it.
+    /// Adds a frame filled with `mark`, with one unused byte of the slot before it.
     fn put(ring: &mut FrameRing, len: usize, mark: u8, due: Instant) -> bool {
         let Some(slot) = ring.free_slot() else {
             return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Destination ports of frames: a switch that learns Ethernet addresses from the senders.
+//! Destination ports of frames: a switch that takes Ethernet addresses from the senders.
 //!
 //! It sends no frame itself. Invariant: a frame never returns to the port that it came from.
 
@@ -29,7 +29,7 @@ impl Switch {
         }
     }
 
-    /// Learns that `from` is reached by `port`.
+    /// Records that `from` is reached by `port`.
     pub(super) fn learn(&mut self, from: Address, port: usize) {
         let is_known = self.known.contains_key(&from);
         if from[0] & GROUP == 0 && (is_known || self.known.len() < ADDRESSES_MAX) {

@@ -119,7 +119,7 @@ fn first_failure_sets_status_and_later_ones_are_reported() {
     assert_eq!(job.status(), 3);
 }
 
-/// A panicking program ends after the ranks whose links to it fail, which end because of it.
+/// A panicking program ends after the ranks that end because their links to it fail.
 #[test]
 fn failure_without_lost_peer_replaces_that_of_a_victim() {
     let mut job = Job::joined(3);

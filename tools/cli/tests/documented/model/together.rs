@@ -71,7 +71,7 @@ impl Machine<'_> {
         self.perform_together(rank, step, &ranks).map(Some)
     }
 
-    /// Returns the error of a barrier whose only other member has ended.
+    /// Returns the error of a barrier after its only other member has ended.
     pub(super) fn bereaved(
         &self,
         rank: u32,

@@ -171,8 +171,8 @@ fn a_macvlan_has_no_native_mode() {
     };
     let mut config = XdpConfig::new(InterfaceRef::Name("portolan0".into()), 1);
     let netns = namespace_of(&mut broker);
-    // Tested before the other mode, whose queue the kernel frees some milliseconds after its socket
-    // closes.
+    // Tested before the other mode, as the kernel frees the queue of that mode some milliseconds
+    // after its socket closes.
     config.mode = XdpMode::Native;
     let refused = inside(&netns, |_| Xdp::open(&config).err());
     let refused = refused.expect("native mode is refused");

@@ -71,7 +71,7 @@ impl Between<'_> {
         format!("{};{}", named(0), named(1))
     }
 
-    /// Returns the interfaces whose addresses all work, and the working addresses of other
+    /// Returns the interfaces on which all addresses work, and the working addresses of other
     /// interfaces.
     fn selection_of(&self, host: usize, working: &[Pair]) -> String {
         let live: BTreeSet<usize> = working.iter().map(|pair| place(*pair, host)).collect();
