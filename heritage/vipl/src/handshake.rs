@@ -4,7 +4,7 @@
 //! - A client's request matches a waiting server, or is refused at once.
 //! - Two peers each send a request. The first to arrive waits for the other, and the other contains
 //!   its number.
-//! - A request whose timeout expires is withdrawn. If its reply has crossed the withdrawal, the
+//! - A request is withdrawn when its timeout expires. If its reply has crossed the withdrawal, the
 //!   connection ends.
 //! - When a connection of peers ends, this side's request is withdrawn, too. It may still wait at
 //!   the other side without a match, and must not match a later request.

@@ -160,8 +160,8 @@ impl Query<'_> {
         }
     }
 
-    /// Returns information whose source (for a listener) or destination is resolved from node and
-    /// service.
+    /// Returns information with a source (for a listener) or destination that is resolved from node
+    /// and service.
     fn connected_info(&self, offer: Offer) -> Result<ProviderInfo, Errno> {
         let format = self.hints.map_or(FORMAT_UNSPEC, |hints| hints.addr_format);
         let has_address = self.node.is_some() || self.service.is_some();

@@ -223,8 +223,8 @@ impl State {
         }
     }
 
-    /// Returns the endpoint of a queue whose last turn asks to yield the core. The caller yields it
-    /// without the lock, so that other threads make progress meanwhile, and calls
+    /// Returns an endpoint of a queue if the core should be yielded after its last turn. The caller
+    /// releases the lock, so that other threads make progress, yields, and calls
     /// [`State::note_yield`].
     #[inline]
     pub(crate) fn take_yield(&mut self, cq: usize) -> Option<usize> {

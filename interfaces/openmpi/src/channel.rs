@@ -187,7 +187,7 @@ fn status_of(error: &RawError) -> i32 {
     }
 }
 
-/// Returns the status of an operation whose peer has failed.
+/// Returns the status of an operation with a failed peer.
 pub(crate) fn status_of_peer_failure(cause: Cause) -> i32 {
     match cause {
         // The peer has finalized and does not wait for the operation: the job need not be aborted.

@@ -203,7 +203,7 @@ impl Network {
     pub fn over_wire(&self, gigabits_per_s: f64) -> Network {
         let wire_us = |bytes: u64| on_wire(bytes) as f64 * 8.0 / gigabits_per_s / 1e3;
         let slowed = |point: &Point| Point {
-            // The last frame follows the others; their software cost overlaps with their transfer.
+            // The software cost of all frames but the last overlaps with their transfer.
             l_us: point.l_us
                 + wire_us(bytes_of_last_frame(point.bytes)).max(wire_us(point.bytes) - point.g_us),
             g_us: point.g_us.max(wire_us(point.bytes)),

@@ -153,8 +153,8 @@ impl Engine {
         self.check_peer(peer, now, heard.max(since), is_other_probed)
     }
 
-    /// Returns the state of `peer`: it is gone if the network reports so and its kernel confirms
-    /// it. `P9.4`
+    /// Returns the state of `peer`. A report of its end by the network counts only after its
+    /// kernel has confirmed it. `P9.4`
     fn check_state(&mut self, peer: PeerId, now: Instant) -> PeerState {
         let Some(liveness) = &self.liveness else {
             return PeerState::Trusted;

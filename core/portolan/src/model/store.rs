@@ -2,7 +2,7 @@
 //! Storage of the model, with the checks on loading it.
 //!
 //! A failed load is never fatal: a job runs without a model, by defaults. A failed save is an
-//! error, because `portolan tune` must tell its user that nothing was stored.
+//! error, which `portolan tune` reports.
 
 use super::{Host, Model, SCHEMA};
 use std::ffi::OsString;
