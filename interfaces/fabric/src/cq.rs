@@ -10,9 +10,10 @@ mod wait;
 
 use std::ffi::{c_char, c_int, c_void};
 
+use portolan_ffi::yield_core;
+
 use crate::abi::*;
 use crate::errno::{Errno, size, status};
-use crate::idle::yield_core;
 use crate::object::{Object, domain_of, fid};
 use crate::state::{Arrays, Failure, Queue, State};
 use crate::unsupported;

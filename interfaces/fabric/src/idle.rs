@@ -51,14 +51,6 @@ impl IdleAction {
     }
 }
 
-/// Yields the core. Returns the time until this thread ran again.
-#[cold]
-pub(crate) fn yield_core() -> Duration {
-    let begin = Instant::now();
-    std::thread::yield_now();
-    begin.elapsed()
-}
-
 fn poll(fd: RawFd, at_most: Duration) {
     let mut entry = libc::pollfd {
         fd,

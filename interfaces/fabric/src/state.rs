@@ -20,13 +20,13 @@ mod wait;
 use std::time::Duration;
 
 use portolan::EndpointAddress;
+use portolan_ffi::yield_core;
 use slab::Slab;
 
 use self::av::Av;
 use self::delivery::Delivery;
 use self::reader::Reader;
 use crate::errno::Errno;
-use crate::idle::yield_core;
 
 pub(crate) use self::cntr::Cntr;
 pub(crate) use self::domain::Domain;

@@ -6,6 +6,7 @@
 //! - thread identification
 //! - a lock that is nearly free for a single thread
 //! - detection of forked children, which must not use their parent's state
+//! - a timed yield of the core
 //! - the exit of programs that do not leave the job explicitly
 //!
 //! No code here depends on one interface: each library supplies its error codes as [`Codes`].
@@ -22,6 +23,7 @@ mod failure;
 mod guarded;
 mod lock;
 mod process;
+mod yielding;
 
 pub use arm::arm;
 pub use bytes::{Unusable, bytes, bytes_mut};
@@ -29,3 +31,4 @@ pub use failure::{Codes, Failure, fenced, guard, last_error};
 pub use guarded::{Guard, Guarded};
 pub use lock::{Held, Locked};
 pub use process::{leave, this_thread, watch_forks};
+pub use yielding::yield_core;

@@ -12,12 +12,11 @@ use portolan::{
     Cause, Cookie, Endpoint, EndpointConfig, Error, RawAccess, RawCompletion, RawError, RawKind,
     RawPiece,
 };
-use portolan_ffi::{Guard, Guarded};
+use portolan_ffi::{Guard, Guarded, yield_core};
 use std::cell::UnsafeCell;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 /// See the module documentation.
 pub struct Channel {
@@ -112,9 +111,8 @@ impl Channel {
     /// Yields the core. Other threads may poll meanwhile.
     #[cold]
     fn yield_core(&self) {
-        let begin = Instant::now();
-        std::thread::yield_now();
-        self.lock().note_yield(begin.elapsed());
+        let duration = yield_core();
+        self.lock().note_yield(duration);
     }
 
     /// Runs a turn. Returns true if there is anything to deliver, and true if the core should be yielded.
