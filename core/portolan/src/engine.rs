@@ -196,6 +196,8 @@ pub(crate) struct Engine {
     launch: Option<Launch>,
     liveness: Option<Liveness>,
     slow_at: Instant,
+    /// Time at which a program that only sends makes a turn and these checks.
+    sending_at: Instant,
     pace: Pace,
     /// Links that had no room for a frame, one bit each.
     full_mask: u8,
@@ -405,6 +407,7 @@ impl Engine {
             launch,
             liveness,
             slow_at: Instant::default(),
+            sending_at: Instant::default(),
             pace,
             full_mask: 0,
             has_more: false,

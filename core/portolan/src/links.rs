@@ -10,7 +10,7 @@ pub(crate) use plan::{LinkSettings, Plan, candidates, ports};
 
 use crate::checksum::{self, Sums};
 use crate::streams::Streams;
-use portolan_link::shm::Shm;
+use portolan_link::shm::{NextFrame, Shm};
 use portolan_link::xdp::XdpMode;
 use portolan_link::{
     Link, LinkAddr, LinkError, Notice, Receiver, RxFrame, TxError, TxFrame, WakeSet,
@@ -33,12 +33,9 @@ pub(crate) enum AnyLink {
 }
 
 impl AnyLink {
-    #[inline(always)]
+    #[inline]
     fn transmit(&mut self, peer: u32, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        match self {
-            AnyLink::Shm(shm) => shm.transmit_now(peer, frame),
-            AnyLink::Other(link) => link.transmit(peer, frame),
-        }
+        self.as_dyn_mut().transmit(peer, frame)
     }
 
     /// Receives frames. When `sink` returns `Break`, shared memory keeps the remaining frames.
@@ -215,13 +212,15 @@ impl Links {
             dormant: false,
             connected: Vec::new(),
         };
-        let at = match polls_memory {
-            true => self
+        // Links that are polled in memory come first, and shared memory before all.
+        let at = match (&open.link, polls_memory) {
+            (AnyLink::Shm(_), _) => 0,
+            (_, true) => self
                 .open
                 .iter()
                 .take_while(|open| open.polls_memory)
                 .count(),
-            false => self.open.len(),
+            (_, false) => self.open.len(),
         };
         self.open.insert(at, open);
         for (place, open) in self.open.iter().enumerate() {
@@ -348,9 +347,35 @@ impl Links {
         open.link.as_dyn_mut().disconnect(peer.0);
     }
 
-    /// Always inlined: otherwise the calls between the layers would be most of the cost of a short
-    /// message.
+    /// Returns the next frame of shared memory, if one is there.
     #[inline(always)]
+    pub(crate) fn next_frame(&mut self) -> Option<NextFrame<'_>> {
+        match &mut self.open.first_mut()?.link {
+            AnyLink::Shm(shm) => shm.next_frame(),
+            AnyLink::Other(_) => None,
+        }
+    }
+
+    /// Sends a message of a header and a payload by shared memory. Always inlined: calls between
+    /// the layers would be most of the cost of a short message.
+    #[inline(always)]
+    pub(crate) fn send_message<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        header: &[u8; N],
+        payload: &[u8],
+    ) -> Result<(), TxError> {
+        let shm = self.open.first_mut().map(|open| &mut open.link);
+        let Some(AnyLink::Shm(shm)) = shm else {
+            return Err(TxError::NotConnected(peer.0));
+        };
+        // Copied into the ring.
+        usage::count_copy();
+        shm.transmit_message(peer.0, header, payload)
+    }
+
+    /// Sends a frame.
+    #[inline]
     pub(crate) fn send(
         &mut self,
         turn: u32,

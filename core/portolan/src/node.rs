@@ -286,7 +286,7 @@ impl Node {
         self.send_spec(to.rank(), spec, &whole)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_spec(
         &mut self,
         rank: u32,
@@ -299,22 +299,7 @@ impl Node {
             engine.progress_between_sends();
             return Ok(());
         }
-        if engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
-            engine.flush();
-            engine.progress_between_sends();
-            return Ok(());
-        }
-        if engine.inner.must_buffer(peer, bytes.len()) {
-            return engine.send_buffered(&mut self.waiter, peer, spec, bytes);
-        }
-        // SAFETY: `finish_borrowed` returns only when the operation is done, and its guard detaches
-        // the memory if a handler panics.
-        let op = unsafe { engine.inner.ops.borrowed(OpKind::Send(peer), bytes) };
-        engine.inner.submit_op(peer, spec, op);
-        engine.flush();
-        engine
-            .finish_borrowed(&mut self.waiter, op, &[peer])
-            .map(|_| ())
+        engine.send_queued(&mut self.waiter, peer, spec, bytes)
     }
 
     /// Starts to send `buffer` and returns at once. The completion returns the buffer. A message on
@@ -441,17 +426,19 @@ impl Node {
             PortUse::Handled => return Err(Error::PortHandled { port: port.number }),
         }
         let wanted = RecvFilter::Port(port, source);
-        if bytes.len() <= INBOX_LEN_MAX
-            && inner.core.is_quiet(&wanted)
+        let is_quiet = inner.core.is_quiet(&wanted);
+        if !is_quiet && let Some(received) = inner.take_held(port, source, bytes) {
+            return Ok(received);
+        }
+        if is_quiet
+            && bytes.len() <= INBOX_LEN_MAX
             && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
         {
             return Ok(taken.received);
         }
         let inner = &mut engine.inner;
-        if let Some(taken) = inner.core.take_held(port, bytes.len(), source) {
-            let len = inner.copy_held(taken.held, bytes);
-            let source = taken.peer.0;
-            return Ok(Received { len, source });
+        if let Some(received) = inner.take_held(port, source, bytes) {
+            return Ok(received);
         }
         let len = bytes.len() as u64;
         // SAFETY: as in `send_spec`; `bytes` is not used before the operation is complete.

@@ -54,7 +54,7 @@ pub use bulk::prediction::ExpectedRun;
 pub use dispatch::Core;
 pub use dispatch::batch::TakenRun;
 pub use dispatch::shortcut::{
-    Admitted, CompleteMessage, Direct, MessageDest, RecvFilter, Tagged, WaitingRecv,
+    Admitted, CompleteMessage, MessageDest, RecvFilter, Tagged, WaitingRecv,
 };
 pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;

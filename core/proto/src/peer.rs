@@ -54,6 +54,9 @@ pub(crate) struct Peer {
     last_seen: Instant,
     /// Set while in the queue of peers with something to transmit.
     queued: bool,
+    /// Set only while messages may be sent directly. Cleared by whatever may queue a frame, block
+    /// the path, or end the session; see [`Peer::direct`].
+    is_direct: bool,
     /// Set while in the list of peers with a timer.
     timed: bool,
     /// Set while in the queue of peers that may become dormant.
@@ -75,6 +78,7 @@ impl Peer {
             stream: StreamState::default(),
             last_seen: Instant::default(),
             queued: false,
+            is_direct: false,
             timed: false,
             watched: false,
             pending_work: PendingWork::None,
@@ -100,6 +104,7 @@ impl Peer {
 
     #[inline]
     pub(crate) fn session_mut(&mut self) -> &mut SessionState {
+        self.is_direct = false;
         &mut self.session
     }
 
@@ -110,6 +115,7 @@ impl Peer {
 
     #[inline]
     pub(crate) fn paths_mut(&mut self) -> &mut Paths {
+        self.is_direct = false;
         &mut self.paths
     }
 
@@ -124,6 +130,7 @@ impl Peer {
 
     /// Returns the paths, and the stream trial that records completed transfers.
     pub(crate) fn paths_and_trial(&mut self) -> (&mut Paths, Option<&mut Trial>) {
+        self.is_direct = false;
         (&mut self.paths, self.stream.trial())
     }
 
@@ -182,6 +189,7 @@ impl Peer {
     }
 
     /// Returns true if a message to `port` has been matched but not delivered.
+    #[inline]
     pub(crate) fn has_undelivered(&self, lane: LaneId, port: PortId) -> bool {
         self.lanes.has_undelivered(lane, port)
     }
@@ -211,6 +219,7 @@ impl Peer {
     /// Marks the peer as queued for transmission; returns `false` if it already was.
     #[inline]
     pub(crate) fn mark_queued(&mut self) -> bool {
+        self.is_direct = false;
         !core::mem::replace(&mut self.queued, true)
     }
 
@@ -317,6 +326,7 @@ impl Peer {
 
     /// Moves frames of more than `len_max` bytes from `link` to the paths that work.
     pub(crate) fn move_frames(&mut self, sh: &mut Shared, link: LinkId, len_max: usize) {
+        self.is_direct = false;
         let moved = self.paths.move_frames(&mut sh.slots, link, len_max);
         for control in moved.controls {
             self.control.push(control);
@@ -335,6 +345,7 @@ impl Peer {
     }
 
     pub(crate) fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
+        self.is_direct = false;
         self.on_hello_timer(now);
         if let Some(left) = self.paths.on_round_timer(now, &mut sh.ctx) {
             self.move_frames(sh, left, 0);
@@ -352,6 +363,7 @@ impl Peer {
         link: LinkId,
         nonce: u32,
     ) {
+        self.is_direct = false;
         let preferred = sh.ctx.preferred();
         let shorter = self.paths.on_probe_reply(now, link, nonce, preferred);
         if let Some(frame_len) = shorter {

@@ -169,31 +169,36 @@ impl Message {
     }
 
     /// Writes the common part of a record with a header of `fixed_len` bytes, and the match bits.
-    #[inline]
+    #[inline(always)]
     fn emit_as(&self, kind: u8, fixed_len: usize, bytes: &mut [u8]) {
-        bytes[0] = kind;
-        bytes[1] = flags::of_lane(self.lane);
+        let mut flags = flags::of_lane(self.lane);
         if self.best_effort {
-            bytes[1] |= flags::BEST_EFFORT;
+            flags |= flags::BEST_EFFORT;
         }
         if self.system {
-            bytes[1] |= flags::SYSTEM;
+            flags |= flags::SYSTEM;
         }
-        put(bytes, 2, self.port.to_le_bytes());
-        put(bytes, 4, self.len.to_le_bytes());
-        put(bytes, 6, self.seq.to_le_bytes());
-        if let Some(match_bits) = &self.match_bits {
-            bytes[0] = kind + TAGGED;
-            let form = match_bits.emit(&mut bytes[fixed_len..]);
-            put(bytes, 2, form);
-        }
+        let (kind, port) = match &self.match_bits {
+            None => (kind, self.port),
+            Some(match_bits) => {
+                let form = match_bits.emit(&mut bytes[fixed_len..]);
+                (kind + TAGGED, u16::from_le_bytes(form))
+            }
+        };
+        // One word, because bytes stored one by one would stall the load that copies them.
+        let word = u64::from(kind)
+            | u64::from(flags) << 8
+            | u64::from(port) << 16
+            | u64::from(self.len) << 32
+            | u64::from(self.seq) << 48;
+        put(bytes, 0, word.to_le_bytes());
     }
 
     /// Writes the header into the first [`Message::header_len`] bytes.
     ///
     /// # Panics
     /// Panics if `bytes` is shorter.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, bytes: &mut [u8]) {
         self.emit_as(KIND_MESSAGE, MESSAGE_LEN, bytes);
     }

@@ -182,7 +182,11 @@ impl<T: Copy> Out<T> {
     #[inline]
     pub(crate) fn fill(self, value: &T) {
         let head = size_of::<usize>();
-        let len = self.size.min(size_of::<T>()).saturating_sub(head);
+        // Most programs have the library's version, of which the length is known here.
+        let len = match self.size == size_of::<T>() {
+            true => size_of::<T>() - head,
+            false => self.size.min(size_of::<T>()).saturating_sub(head),
+        };
         if len == 0 {
             return;
         }

@@ -30,7 +30,7 @@ impl Scratch {
 }
 
 impl Shm {
-    #[inline(always)]
+    #[inline]
     pub(super) fn transmit_frame(
         &mut self,
         peer: PeerId,
@@ -50,16 +50,40 @@ impl Shm {
                 outbound.notify(bell);
                 Ok(())
             }
-            Err(err) => Err(self.push_failed(peer, frame, err)),
+            Err(err) => Err(self.push_failed(peer, frame.head.len() + frame.payload_len(), err)),
+        }
+    }
+
+    /// Sends a frame of a header and a payload. Inlined into its caller, because calls between the
+    /// layers would be most of the cost of a short message.
+    ///
+    /// # Errors
+    /// As [`crate::Link::transmit`].
+    #[inline(always)]
+    pub fn transmit_message<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        header: &[u8; N],
+        payload: &[u8],
+    ) -> Result<(), TxError> {
+        let Some(Some(outbound)) = self.outbound.get_mut(peer as usize) else {
+            return Err(TxError::NotConnected(peer));
+        };
+        match outbound.ring.push_message(header, payload) {
+            Ok(bell) => {
+                outbound.notify(bell);
+                Ok(())
+            }
+            Err(err) => Err(self.push_failed(peer, N + payload.len(), err)),
         }
     }
 
     #[cold]
-    fn push_failed(&mut self, peer: PeerId, frame: &TxFrame<'_>, err: PushError) -> TxError {
+    fn push_failed(&mut self, peer: PeerId, len: usize, err: PushError) -> TxError {
         match err {
             PushError::Full => {
                 if let Some(Some(outbound)) = self.outbound.get_mut(peer as usize) {
-                    outbound.blocked_len = Some(frame.head.len() + frame.payload_len());
+                    outbound.blocked_len = Some(len);
                 }
                 TxError::Full
             }
@@ -69,6 +93,24 @@ impl Shm {
                 TxError::NotConnected(peer)
             }
         }
+    }
+
+    /// Returns the next frame of the ring that is served now. Returns `None` if it has none, or if
+    /// the next call of [`Shm::receive_with`] must serve another ring.
+    #[inline(always)]
+    pub fn next_frame(&mut self) -> Option<NextFrame<'_>> {
+        let burst_left = &mut self.burst_left;
+        let inbound = self.inbound.get_mut(self.cursor)?;
+        if *burst_left < 2 {
+            return None;
+        }
+        // `receive_with` reports a broken ring.
+        let len = inbound.ring.peek().ok()??.len();
+        Some(NextFrame {
+            inbound,
+            burst_left,
+            len,
+        })
     }
 
     /// Receives until the budget is used up, all rings are empty, or `sink` breaks off. In the last
@@ -112,6 +154,48 @@ impl Shm {
             }
         }
         received
+    }
+}
+
+/// Frame in its ring, where it stays unless it is [consumed](NextFrame::consume).
+pub struct NextFrame<'a> {
+    inbound: &'a mut Inbound,
+    burst_left: &'a mut usize,
+    len: usize,
+}
+
+#[allow(clippy::len_without_is_empty, reason = "not a collection")]
+impl NextFrame<'_> {
+    /// Returns the sender.
+    #[inline]
+    #[must_use]
+    pub fn from(&self) -> PeerId {
+        self.inbound.peer
+    }
+
+    /// Returns the length in bytes.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies `dst.len()` bytes, starting at `off`. The sender may change them at any moment, so
+    /// each byte is read once only.
+    ///
+    /// # Panics
+    /// Panics if the range exceeds the frame.
+    #[inline(always)]
+    pub fn copy_to(&self, off: usize, dst: &mut [u8]) {
+        self.inbound.ring.entry(self.len).copy_to(off, dst);
+    }
+
+    /// Removes the frame from its ring.
+    #[inline(always)]
+    pub fn consume(self) {
+        *self.burst_left -= 1;
+        let bell = self.inbound.ring.consume(self.len);
+        self.inbound.notify(bell);
     }
 }
 

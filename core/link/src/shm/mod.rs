@@ -31,6 +31,7 @@ mod sleep;
 mod tests;
 
 pub use config::{RING_LEN_DEFAULT, ShmConfig};
+pub use data::NextFrame;
 pub use directory::{Directory, ENDPOINT_ID_LEN, OpenConfig};
 
 use crate::{
@@ -93,14 +94,6 @@ pub struct Shm {
 }
 
 impl Shm {
-    /// Same as [`Link::transmit`], inlined into its caller.
-    ///
-    /// As [`Link::transmit`].
-    #[inline(always)]
-    pub fn transmit_now(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        self.transmit_frame(peer, frame)
-    }
-
     /// Same as [`Link::receive`], for a sink of a known type, which avoids an indirect call. If
     /// `sink` breaks off, the remaining frames stay in their ring until the next call.
     #[inline]

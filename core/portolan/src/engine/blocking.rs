@@ -1,15 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls that return when their message has been sent or received. They expose their caller's
 //! memory to an operation and wait until it completes.
+#![allow(
+    unsafe_code,
+    reason = "a blocking send lends its slice to an operation; see `ops`"
+)]
 
 use super::wait::FIRST_TURNS;
-use super::{Awaited, Engine, Inbox, Inner, Taken, Waiter};
+use super::{Awaited, Engine, Inbox, Inner, Submitted, Taken, Waiter};
 use crate::error::Error;
-use crate::ops::Received;
-use portolan_proto::{HeldId, OpId, PeerId, RecvFilter, SendSpec, WaitingRecv};
+use crate::ops::{OpKind, Received};
+use portolan_proto::{HeldId, OpId, PeerId, PortId, RecvFilter, SendSpec, WaitingRecv};
 use portolan_sys::usage;
 
 impl Engine {
+    /// Sends a message that cannot leave before others.
+    #[inline(never)]
+    pub(crate) fn send_queued(
+        &mut self,
+        waiter: &mut Waiter,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        if self.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
+            self.flush();
+            self.progress_between_sends();
+            return Ok(());
+        }
+        if self.inner.must_buffer(peer, bytes.len()) {
+            return self.send_buffered(waiter, peer, spec, bytes);
+        }
+        // SAFETY: `finish_borrowed` returns only when the operation is done, and its guard detaches
+        // the memory if a handler panics.
+        let op = unsafe { self.inner.ops.borrowed(OpKind::Send(peer), bytes) };
+        self.inner.submit_op(peer, spec, op);
+        self.flush();
+        self.finish_borrowed(waiter, op, &[peer]).map(|_| ())
+    }
+
     /// Sends a copy, which may wait for its receiver after the return. The call itself waits only
     /// for credit.
     pub(crate) fn send_buffered(
@@ -46,13 +75,35 @@ impl Engine {
         bytes: &mut [u8],
         stop: impl Fn() -> bool,
     ) -> Option<Taken> {
+        let want = WaitingRecv {
+            filter: wanted,
+            len: bytes.len(),
+        };
+        if let Some((source, len)) = self.take_next(&want, bytes) {
+            self.leave_to_caller();
+            return Some(Taken {
+                received: Received {
+                    len,
+                    source: source.0,
+                },
+                match_bits: None,
+            });
+        }
+        self.recv_in_turns(want, bytes, stop)
+    }
+
+    /// Takes a message that arrives within the first turns.
+    fn recv_in_turns(
+        &mut self,
+        want: WaitingRecv,
+        bytes: &mut [u8],
+        stop: impl Fn() -> bool,
+    ) -> Option<Taken> {
         let mut inbox = Inbox {
-            want: WaitingRecv {
-                filter: wanted,
-                len: bytes.len(),
-            },
+            want,
             bytes,
             got: None,
+            is_quiet: true,
         };
         for _ in 0..FIRST_TURNS {
             let moved = self.work(Some(&mut inbox));
@@ -61,9 +112,10 @@ impl Engine {
                 break;
             }
             self.leave();
-            if moved > 0 && !self.inner.core.is_quiet(&wanted) || stop() {
+            if moved > 0 && !self.inner.core.is_quiet(&want.filter) || stop() {
                 break;
             }
+            inbox.is_quiet = true;
         }
         inbox.got
     }
@@ -110,6 +162,20 @@ impl Drop for BorrowGuard<'_> {
 }
 
 impl Inner {
+    /// Takes the message that a receive at `port` would get now, if it is complete and fits `bytes`.
+    #[inline]
+    pub(crate) fn take_held(
+        &mut self,
+        port: PortId,
+        source: Option<PeerId>,
+        bytes: &mut [u8],
+    ) -> Option<Received> {
+        let taken = self.core.take_held(port, bytes.len(), source)?;
+        let len = self.copy_held(taken.held, bytes);
+        let source = taken.peer.0;
+        Some(Received { len, source })
+    }
+
     /// Copies a held message to the beginning of `bytes`, and frees it. Returns its length.
     #[inline]
     pub(crate) fn copy_held(&mut self, held: HeldId, bytes: &mut [u8]) -> usize {

@@ -23,6 +23,8 @@ pub(crate) struct Inbox<'a> {
     pub(super) want: WaitingRecv,
     pub(super) bytes: &'a mut [u8],
     pub(super) got: Option<Taken>,
+    /// Set while nothing waits where its message is matched.
+    pub(super) is_quiet: bool,
 }
 
 /// Message taken by an [`Inbox`].
@@ -34,7 +36,13 @@ pub(crate) struct Taken {
 }
 
 impl Inbox<'_> {
+    /// Tests whether the receive takes the next message without a search for others.
     #[inline]
+    pub(super) fn is_next(&self) -> bool {
+        self.is_quiet && self.got.is_none()
+    }
+
+    #[inline(always)]
     pub(super) fn fill(&mut self, source: PeerId, bytes: &[u8], match_bits: Option<MatchBits>) {
         usage::count_copy();
         copy(&mut self.bytes[..bytes.len()], bytes);

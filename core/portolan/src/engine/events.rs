@@ -8,7 +8,9 @@ use crate::checksum;
 use crate::ops::{OpKind, Owner};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
-use portolan_proto::{Dest, Event, LinkId, MessageDest, OpError, OpId, PeerId, PeerStatus, copy};
+use portolan_proto::{
+    Admitted, Dest, Event, LinkId, MessageDest, OpError, OpId, PeerId, PeerStatus, copy,
+};
 use portolan_sys::usage;
 
 /// Message to pull from a peer's memory.
@@ -22,8 +24,8 @@ pub(crate) struct Pull {
 }
 
 impl Inner {
-    /// Handles an arrived frame.
-    #[inline]
+    /// Handles an arrived frame. A message for the receive that waits is most often all there is.
+    #[inline(always)]
     pub(super) fn on_frame(
         &mut self,
         handlers: &mut Handlers,
@@ -42,27 +44,43 @@ impl Inner {
         } else {
             self.core.admit(self.now, link, frame.head)
         };
-        if let Some(mut admitted) = admitted {
-            loop {
-                let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
-                let want = open.as_ref().map(|inbox| &inbox.want);
-                let Some(whole) = self.core.take_message(&mut admitted, frame.head, want) else {
-                    if !self.take_tagged(&mut admitted, frame.head, open) {
-                        break;
-                    }
-                    if !lossless {
-                        self.note_short();
-                    }
-                    if admitted.is_done() {
-                        return;
-                    }
-                    continue;
-                };
-                let bytes = &frame.head[whole.off..whole.off + whole.len];
-                match (whole.dest, open) {
-                    (MessageDest::Waiting, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
-                    (MessageDest::Held, _) => usage::count_copy(),
-                    _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
+        let Some(mut admitted) = admitted else {
+            return self.drain(handlers, Some(frame));
+        };
+        if let Some(inbox) = inbox.as_deref_mut().filter(|inbox| inbox.is_next())
+            && let Some(payload) = self
+                .core
+                .take_awaited_of(&mut admitted, frame.head, &inbox.want)
+        {
+            inbox.fill(admitted.from, &frame.head[payload], None);
+            if !lossless {
+                self.note_short();
+            }
+            if admitted.is_done() {
+                return;
+            }
+        }
+        self.on_records(handlers, admitted, lossless, frame, inbox);
+    }
+
+    /// Handles the remaining records of a frame.
+    fn on_records(
+        &mut self,
+        handlers: &mut Handlers,
+        mut admitted: Admitted,
+        lossless: bool,
+        frame: &RxFrame<'_>,
+        mut inbox: Option<&mut Inbox<'_>>,
+    ) {
+        if let Some(inbox) = &mut inbox {
+            inbox.is_quiet = false;
+        }
+        loop {
+            let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
+            let want = open.as_ref().map(|inbox| &inbox.want);
+            let Some(whole) = self.core.take_message(&mut admitted, frame.head, want) else {
+                if !self.take_tagged(&mut admitted, frame.head, open) {
+                    break;
                 }
                 if !lossless {
                     self.note_short();
@@ -70,12 +88,25 @@ impl Inner {
                 if admitted.is_done() {
                     return;
                 }
+                continue;
+            };
+            let bytes = &frame.head[whole.off..whole.off + whole.len];
+            match (whole.dest, open) {
+                (MessageDest::Waiting, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
+                (MessageDest::Held, _) => usage::count_copy(),
+                _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
             }
-            if self.core.take_ack(self.now, &mut admitted, frame.head) && admitted.is_done() {
+            if !lossless {
+                self.note_short();
+            }
+            if admitted.is_done() {
                 return;
             }
-            self.core.handle_rest(self.now, &admitted, frame.head);
         }
+        if self.core.take_ack(self.now, &mut admitted, frame.head) && admitted.is_done() {
+            return;
+        }
+        self.core.handle_rest(self.now, &admitted, frame.head);
         self.drain(handlers, Some(frame));
     }
 

@@ -51,7 +51,7 @@ impl Engine {
         self.handle_link_notices();
         for _ in 0..RECEIVE_ALL_TURNS {
             self.links.heat(self.inner.turn);
-            if self.receive(self.inner.turn, None) == 0 {
+            if self.receive(self.inner.turn, None).0 == 0 {
                 return;
             }
         }

@@ -59,20 +59,17 @@ impl Pace {
         }
     }
 
-    /// Tests whether the clock must be read in this turn, in which `moved` frames have moved.
+    /// Tests whether the clock must be read in this turn.
     #[inline]
-    pub(super) fn clock_is_due(&mut self, turn: u32, moved: usize) -> bool {
-        if moved > 0 {
-            self.is_busy = true;
-            self.postpone_cold(turn);
-        }
+    pub(super) fn clock_is_due(&self, turn: u32) -> bool {
         is_reached(turn, self.clock_at)
     }
 
     /// Postpones the poll of cold links because a frame has arrived. A process that answers it
     /// promptly pays for no useless poll until it waits again and has received nothing for a while.
     #[inline]
-    fn postpone_cold(&mut self, turn: u32) {
+    pub(super) fn on_moved(&mut self, turn: u32) {
+        self.is_busy = true;
         let at = turn.wrapping_add(self.cold_turns);
         self.cold_at = match is_reached(at, self.cold_by) {
             true => self.cold_by,
@@ -130,7 +127,10 @@ mod tests {
             let turn = begin.wrapping_add(count);
             let is_counted = count >= 3072;
             colds += usize::from(pace.cold_is_due(turn) && is_counted);
-            if pace.clock_is_due(turn, moved) {
+            if moved > 0 {
+                pace.on_moved(turn);
+            }
+            if pace.clock_is_due(turn) {
                 clocks += usize::from(is_counted);
                 pace.adapt(turn, Instant::from_nanos(u64::from(count) * turn_ns));
             }
@@ -167,8 +167,10 @@ mod tests {
             for turn in 0..64_000_u32 {
                 let is_adapted = turn >= 1_000;
                 colds += u32::from(pace.cold_is_due(turn) && is_adapted);
-                let moved = usize::from(turn.is_multiple_of(frame_every));
-                if pace.clock_is_due(turn, moved) {
+                if turn.is_multiple_of(frame_every) {
+                    pace.on_moved(turn);
+                }
+                if pace.clock_is_due(turn) {
                     pace.adapt(turn, Instant::from_nanos(u64::from(turn) * 20));
                 }
             }

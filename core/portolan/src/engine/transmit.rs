@@ -17,7 +17,7 @@ use std::io::IoSlice;
 impl Engine {
     /// Sends a message directly, if no earlier frame is queued. Returns `false` if the bypass does
     /// not apply.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_direct(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         match spec.to {
             Address::Port(_) => self.send_direct_as::<8>(peer, spec, bytes),
@@ -30,7 +30,7 @@ impl Engine {
 
     /// Sends directly a message with a header of `N` bytes.
     #[inline(always)]
-    fn send_direct_as<const N: usize>(
+    pub(crate) fn send_direct_as<const N: usize>(
         &mut self,
         peer: PeerId,
         spec: &SendSpec,
@@ -42,17 +42,8 @@ impl Engine {
         let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
             return self.send_single(peer, spec, bytes);
         };
-        let payload = [IoSlice::new(bytes)];
-        let frame = TxFrame {
-            head: &direct.header,
-            payload: &payload,
-            segments: None,
-        };
-        if self
-            .links
-            .send(self.inner.turn, peer, direct.link, &frame)
-            .is_err()
-        {
+        let sent = self.links.send_message(peer, &direct, bytes);
+        if sent.is_err() {
             self.inner.core.direct_refused(peer, spec, bytes.len());
             return false;
         }
@@ -63,7 +54,7 @@ impl Engine {
     }
 
     /// Sends a message over a network in a frame of its own, if nothing is queued before it.
-    #[inline]
+    #[inline(never)]
     fn send_single(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let Some(single) = self.inner.core.single(peer, spec, bytes) else {
             return false;

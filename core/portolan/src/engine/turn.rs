@@ -6,7 +6,9 @@ use super::pace::is_reached;
 use super::place::Intake;
 use super::{Engine, Inbox, Inner};
 use crate::links::HOT_TURNS;
-use portolan_proto::Instant;
+use portolan_proto::{Instant, PeerId, WaitingRecv};
+use portolan_sys::usage;
+use portolan_wire::MESSAGE_LEN;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -22,9 +24,10 @@ const NETWORK_BUDGET: usize = 32;
 /// Minimum number of turns between clock reads. A read takes 25 ns, and 32 turns about 32 × 20 ns.
 pub(crate) const CLOCK_TURNS: u32 = 32;
 
-/// Interval, in turns that fill a receive, between polls of all links. System calls on silent links
-/// are then rare, and a frame that arrives on one waits for at most 16 messages.
-const ALL_LINKS_TURNS: u32 = 16;
+/// Interval, in turns that fill a receive, between turns that do all work. The checks and the
+/// system calls on silent links are then rare, and a frame that arrives on one waits for at most 16
+/// messages.
+const ALL_WORK_TURNS: u32 = 16;
 
 /// Time between clock reads after which frames may have queued here. A shorter time does not reduce
 /// a window (the delay target of P3.13).
@@ -55,6 +58,36 @@ impl Engine {
         self.work(inbox) + self.leave()
     }
 
+    /// Takes the next message of shared memory for a receive at a port where nothing waits, instead
+    /// of a turn. The other work of a turn is done in one of [`ALL_WORK_TURNS`]. Returns the sender
+    /// and the length.
+    #[inline(always)]
+    pub(crate) fn take_next(
+        &mut self,
+        want: &WaitingRecv,
+        bytes: &mut [u8],
+    ) -> Option<(PeerId, usize)> {
+        let turn = self.inner.turn.wrapping_add(1);
+        if turn.is_multiple_of(ALL_WORK_TURNS) {
+            return None;
+        }
+        let frame = self.links.next_frame()?;
+        let rest_len = frame.len().checked_sub(MESSAGE_LEN)?;
+        let from = PeerId(frame.from());
+        let mut header = [0; MESSAGE_LEN];
+        frame.copy_to(0, &mut header);
+        let core = &mut self.inner.core;
+        let len = core.take_awaited(from, &header, (rest_len, true), want)?;
+        // From the ring to the receiver's memory.
+        usage::count_copy();
+        frame.copy_to(MESSAGE_LEN, &mut bytes[..len]);
+        frame.consume();
+        core.note_frame(self.inner.now, from);
+        self.inner.turn = turn;
+        self.pace.on_moved(turn);
+        Some((from, len))
+    }
+
     /// Runs the first half of a turn: receives frames and handles the events.
     #[inline]
     pub(crate) fn work(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
@@ -63,7 +96,13 @@ impl Engine {
         }
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
-        let mut moved = self.receive(turn, inbox);
+        let (mut moved, is_filled) = self.receive(turn, inbox);
+        if moved > 0 {
+            self.pace.on_moved(turn);
+        }
+        if is_filled && !turn.is_multiple_of(ALL_WORK_TURNS) {
+            return moved;
+        }
         if self.has_deferred() && !self.inner.is_away {
             moved += self.run_deferred();
         }
@@ -73,7 +112,7 @@ impl Engine {
         if self.inner.multicasts.is_busy() {
             moved += self.inner.work_on_multicasts();
         }
-        if self.pace.clock_is_due(turn, moved) {
+        if self.pace.clock_is_due(turn) {
             self.check_clock();
         }
         if !self.inner.pulls.is_empty() {
@@ -110,9 +149,14 @@ impl Engine {
     }
 
     /// Receives from each link. Once a receive is filled, the other links are skipped, except in
-    /// one of [`ALL_LINKS_TURNS`] turns.
+    /// one of [`ALL_WORK_TURNS`] turns. Returns the number of frames, and whether a receive was
+    /// filled.
     #[inline]
-    pub(super) fn receive(&mut self, turn: u32, mut inbox: Option<&mut Inbox<'_>>) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        turn: u32,
+        mut inbox: Option<&mut Inbox<'_>>,
+    ) -> (usize, bool) {
         let mut moved = 0;
         let in_latency_mode = self.links.avoid_empty_polls(turn);
         let cold_due = self.pace.cold_is_due(turn);
@@ -147,12 +191,12 @@ impl Engine {
                 open.heat(turn, HOT_TURNS);
                 moved += count;
                 let is_filled = inbox.as_ref().is_some_and(|inbox| inbox.got.is_some());
-                if is_filled && !turn.is_multiple_of(ALL_LINKS_TURNS) {
-                    break;
+                if is_filled && !turn.is_multiple_of(ALL_WORK_TURNS) {
+                    return (moved, true);
                 }
             }
         }
-        moved
+        (moved, inbox.is_some_and(|inbox| inbox.got.is_some()))
     }
 
     fn pull(&mut self) {
@@ -178,13 +222,14 @@ impl Engine {
         }
         self.on_timeout();
         if now >= self.slow_at {
-            self.slow_at = now + SLOW_INTERVAL;
             self.run_slow_checks();
         }
     }
 
     /// Runs the checks that need system calls and seldom find anything.
     pub(crate) fn run_slow_checks(&mut self) {
+        self.slow_at = self.inner.now + SLOW_INTERVAL;
+        self.sending_at = self.slow_at + SENDING_INTERVAL;
         self.handle_notices();
         self.scout();
         if self.links.has_streams() {
@@ -206,14 +251,13 @@ impl Engine {
     /// turn, so a program that only sends would not detect that the peer has ended.
     #[inline]
     pub(crate) fn progress_between_sends(&mut self) {
-        if self.inner.now >= self.slow_at + SENDING_INTERVAL {
+        if self.inner.now >= self.sending_at {
             self.progress_slow();
         }
     }
 
     #[cold]
     fn progress_slow(&mut self) {
-        self.slow_at = self.inner.now + SLOW_INTERVAL;
         self.progress();
         self.run_slow_checks();
     }

@@ -11,18 +11,9 @@ use crate::matching::match_list::Fitting;
 use crate::matching::port::Match;
 use crate::mem::copy::copy;
 use crate::shared::Shared;
-use crate::{Address, Core, LinkId, OpId, PeerId, PortId, PortMode, Selector, SendSpec};
+use crate::{Address, Core, Instant, LinkId, OpId, PeerId, PortId, PortMode, Selector, SendSpec};
 use core::ops::Range;
 use portolan_wire::{BestEffortPart, MESSAGE_LEN, MatchBits, Message};
-
-/// Message that may be sent at once: its header of `N` bytes, and the link.
-#[derive(Clone, Copy, Debug)]
-pub struct Direct<const N: usize> {
-    /// Link to use.
-    pub link: LinkId,
-    /// Header to put before the payload.
-    pub header: [u8; N],
-}
 
 /// Frame with a valid header, and the position up to which its records were taken.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +69,7 @@ pub enum RecvFilter {
 }
 
 impl WaitingRecv {
-    #[inline]
+    #[inline(always)]
     fn takes(&self, to: PortId, from: PeerId, len: usize) -> bool {
         match self.filter {
             RecvFilter::Port(port, source) => {
@@ -139,24 +130,23 @@ pub struct Tagged {
 }
 
 impl Core {
-    /// Accepts a message of `len` bytes to be sent immediately, if nothing waits before it. `N`
-    /// must be its [`SendSpec::header_len`]. Since it is known at compile time, messages to ports
-    /// pay nothing for the existence of match bits.
-    #[inline]
+    /// Accepts a message of `len` bytes to be sent immediately by shared memory, if nothing waits
+    /// before it. Returns the header to put before the payload. `N` must be its
+    /// [`SendSpec::header_len`]. Since it is known at compile time, messages to ports pay nothing
+    /// for the existence of match bits.
+    #[inline(always)]
     pub fn direct<const N: usize>(
         &mut self,
         peer: PeerId,
         spec: &SendSpec,
         len: usize,
-    ) -> Option<Direct<N>> {
+    ) -> Option<[u8; N]> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
-        let (link, message) = state.direct::<N>(&mut self.sh.ctx, spec, len)?;
-        let mut header = [0; N];
-        message.emit(&mut header);
-        Some(Direct { link, header })
+        state.direct(&mut self.sh.ctx, spec, len)
     }
 
     /// Undoes [`Core::direct`] for a message that the link had no room for. It was never sent.
+    #[cold]
     pub fn direct_refused(&mut self, peer: PeerId, spec: &SendSpec, len: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
             state.lanes_mut().tx(spec.lane).cancel(charge(len));
@@ -189,6 +179,66 @@ impl Core {
         let port = matching.port(port);
         let waiting = port.into_iter().flat_map(|port| port.held());
         waiting.map(|(peer, id)| (peer, held.bytes(id)))
+    }
+
+    /// Takes a message of `from` for `recv`, if it is the next of its lane. `rest_len` bytes follow
+    /// its header in the frame: not more than its payload, if the frame is to be taken `whole`.
+    /// Returns the length of the payload. The frame is reliable, and nothing
+    /// [waits](Core::is_quiet) at the port of `recv`.
+    #[inline(always)]
+    pub fn take_awaited(
+        &mut self,
+        from: PeerId,
+        header: &[u8; MESSAGE_LEN],
+        (rest_len, whole): (usize, bool),
+        recv: &WaitingRecv,
+    ) -> Option<usize> {
+        let message = Message::peek(header)?;
+        let len = usize::from(message.len);
+        let is_here = len == rest_len || !whole && len < rest_len;
+        if !is_here || message.best_effort || !recv.takes(PortId::of(&message), from, len) {
+            return None;
+        }
+        debug_assert!(self.is_quiet(&recv.filter), "an earlier message waits");
+        let state = self.peers.get_mut(from.index())?.as_deref_mut()?;
+        let (is_open, lanes, charge) = (state.is_open(), state.lanes_mut(), charge(len));
+        if !is_open || !lanes.may_take(message.lane, message.seq, charge) {
+            return None;
+        }
+        self.sh.ctx.count_received(len as u64);
+        if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
+            self.touch(from);
+        }
+        Some(len)
+    }
+
+    /// Takes the next message of an admitted frame like [`Core::take_awaited`]. Returns its range
+    /// in `head`, the argument that was passed to [`Core::admit`].
+    #[inline(always)]
+    pub fn take_awaited_of(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        recv: &WaitingRecv,
+    ) -> Option<Range<usize>> {
+        let records = head.get(frame.at..frame.total_len)?;
+        let (header, rest) = records.split_first_chunk()?;
+        if !frame.reliable {
+            return None;
+        }
+        let len = self.take_awaited(frame.from, header, (rest.len(), false), recv)?;
+        let start = frame.at + MESSAGE_LEN;
+        frame.at = start + len;
+        Some(start..frame.at)
+    }
+
+    /// Records a frame of a lossless link whose only message was [taken](Core::take_awaited).
+    #[inline]
+    pub fn note_frame(&mut self, now: Instant, from: PeerId) {
+        self.sh.ctx.counters_mut().frames_received += 1;
+        if let Some(Some(peer)) = self.peers.get_mut(from.index()) {
+            peer.on_activity(now);
+        }
     }
 
     /// Takes the next message of an admitted frame, if it is the next of its lane and fits a

@@ -28,6 +28,7 @@ pub(crate) struct HeldBack {
 impl Lanes {
     /// Handles a waiting message that a receive has taken. Returns its credit, less what was
     /// returned early. `P4.4`, `P4.14`
+    #[inline]
     pub(crate) fn on_taken(
         &mut self,
         env: &mut Env<'_>,

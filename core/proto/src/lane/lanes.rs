@@ -83,6 +83,7 @@ impl Lanes {
     }
 
     /// Returns true if a message to `port` has been matched but not delivered.
+    #[inline]
     pub(crate) fn has_undelivered(&self, lane: LaneId, port: PortId) -> bool {
         self.rx[lane.index()].has_undelivered(port)
     }

@@ -71,6 +71,7 @@ impl LaneRx {
 
     /// Removes a taken message from the waiting ones; returns the credit still to be returned for
     /// it.
+    #[inline]
     pub(crate) fn end_waiting(&mut self, charge: u32) -> u32 {
         debug_assert!(self.waiting >= u64::from(charge), "it did not wait");
         self.waiting -= u64::from(charge);

@@ -358,6 +358,7 @@ impl Port {
 
     /// Takes the message that a receive from `source` would get if it were posted now, if the
     /// message is complete and `fits` accepts it.
+    #[inline]
     fn take_held(
         &mut self,
         source: Option<PeerId>,
@@ -386,6 +387,10 @@ impl Port {
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
         is_selected: impl Fn(PeerId, &Unexpected) -> bool,
     ) -> Option<Place> {
+        if let Some((place, (peer, lane), item)) = self.unexpected.only_front() {
+            let is_it = is_selected(peer, item) && !has_undelivered(peer, lane);
+            return is_it.then_some(place);
+        }
         let mut first: Option<(u64, Place)> = None;
         for (place, (peer, lane), item) in self.unexpected.fronts() {
             let is_first = first.is_none_or(|(stamp, _)| item.stamp < stamp);
@@ -555,6 +560,7 @@ impl Ports {
     }
 
     /// See [`Port::take_held`].
+    #[inline]
     pub(super) fn take_held(
         &mut self,
         id: PortId,

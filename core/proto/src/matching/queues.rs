@@ -101,20 +101,36 @@ impl<T> Queues<T> {
         let (from, first) = (queue.from, queue.items.pop_front()?);
         if queue.items.is_empty() {
             self.remove(index);
-        } else if queue.items.capacity() > SHRINK_LEN_MIN
-            && queue.items.len() * 4 < queue.items.capacity()
-        {
-            // A formerly long queue frees memory.
-            queue.items.shrink_to(queue.items.len() * 2);
+        } else if queue.items.len() * 4 < queue.items.capacity() {
+            self.shrink(index);
         }
         Some((from, first))
     }
 
+    /// Frees memory of a formerly long queue.
+    #[cold]
+    fn shrink(&mut self, index: usize) {
+        let items = &mut self.sorted[index].items;
+        if items.capacity() > SHRINK_LEN_MIN {
+            items.shrink_to(items.len() * 2);
+        }
+    }
+
     /// Removes a queue that has become empty.
+    #[cold]
     fn remove(&mut self, index: usize) {
         let Queue { items, .. } = self.sorted.remove(index);
         if items.capacity() <= SHRINK_LEN_MIN {
             self.recycled = items;
+        }
+    }
+
+    /// Returns the first message of the only queue; `None` if there are more queues or none.
+    #[inline]
+    pub(super) fn only_front(&self) -> Option<(Place, From, &T)> {
+        match &self.sorted[..] {
+            [only] => Some((Place(0), only.from, only.items.front()?)),
+            _ => None,
         }
     }
 

@@ -89,6 +89,7 @@ impl Shortage {
     }
 
     /// Counts a waiting message that was taken.
+    #[inline]
     pub(crate) fn on_taken(&mut self) {
         self.taken += 1;
     }

@@ -83,6 +83,7 @@ pub(crate) struct HeldPool {
 }
 
 impl HeldPool {
+    #[inline]
     pub(crate) fn take(&mut self, len: usize) -> HeldId {
         let class = class_of(len);
         let index = match self.open[class].last() {
@@ -119,9 +120,12 @@ impl HeldPool {
     /// its length.
     #[inline]
     pub(crate) fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> usize {
-        let bytes = self.bytes(id);
-        let len = bytes.len();
-        copy(&mut dst[..len], bytes);
+        let Some(Some(chunk)) = self.chunks.get((id.0 >> SLOT_BITS) as usize) else {
+            return 0;
+        };
+        let range = chunk.range(id);
+        let len = range.len();
+        copy(&mut dst[..len], &chunk.bytes[range]);
         self.release(id);
         len
     }
@@ -144,18 +148,33 @@ impl HeldPool {
     pub(crate) fn release(&mut self, id: HeldId) {
         let index = id.0 >> SLOT_BITS;
         let slot = id.0 & SLOT_MASK;
-        let chunk = self.chunks[index as usize].as_mut();
-        let is_used = |chunk: &&mut Chunk| chunk.lens[slot as usize] & FREE_BIT == 0;
-        let chunk = chunk.filter(is_used);
-        debug_assert!(chunk.is_some(), "held memory was released twice");
-        let Some(chunk) = chunk else { return };
-        if chunk.lens[slot as usize] & ORPHANED_BIT != 0 {
-            self.orphaned_len -= chunk.orphaned_cost();
+        let Some(Some(chunk)) = self.chunks.get_mut(index as usize) else {
+            return;
+        };
+        let len = &mut chunk.lens[slot as usize];
+        debug_assert!(*len & FREE_BIT == 0, "held memory was released twice");
+        if *len & FREE_BIT != 0 {
+            return;
         }
-        chunk.lens[slot as usize] = chunk.free_slot | FREE_BIT;
+        let was_orphaned = *len & ORPHANED_BIT != 0;
+        *len = chunk.free_slot | FREE_BIT;
         chunk.free_slot = slot;
         chunk.used -= 1;
         self.count -= 1;
+        if was_orphaned || chunk.open_at == NONE || chunk.used == 0 {
+            self.on_released(index, was_orphaned);
+        }
+    }
+
+    /// Updates what depends on more than the released slot of a chunk.
+    #[cold]
+    fn on_released(&mut self, index: u32, was_orphaned: bool) {
+        let Some(Some(chunk)) = self.chunks.get_mut(index as usize) else {
+            return;
+        };
+        if was_orphaned {
+            self.orphaned_len -= chunk.orphaned_cost();
+        }
         let open = &mut self.open[usize::from(chunk.class)];
         if chunk.open_at == NONE {
             chunk.open_at = narrow(open.len());

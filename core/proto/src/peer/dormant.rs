@@ -63,6 +63,7 @@ impl From<Peer> for DormantPeer {
             stream: _,
             last_seen,
             queued: _,
+            is_direct: _,
             timed: _,
             watched: _,
             // No work is left.

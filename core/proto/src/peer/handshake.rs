@@ -120,6 +120,7 @@ impl Peer {
         if is_reply && !proven {
             return Err(DropReason::StaleSession);
         }
+        self.is_direct = false;
         let comes_up = self.session.adopt(hello, proven);
         self.last_seen = now;
         // P2.7

@@ -9,13 +9,12 @@ use crate::bulk::TxRole;
 use crate::bulk::send::Announcement;
 use crate::mem::copy::copy;
 use crate::mem::slot::FRAGMENTED_LEN_MAX;
+use crate::path::Path;
 use crate::path::control::Control;
 use crate::path::stage::cut_points;
 use crate::rma::target::reply_record;
 use crate::shared::Shared;
-use crate::{
-    Address, FlushHint, LinkId, OpId, Refused, RemoteFault, RemoteSpec, SendSpec, Staging,
-};
+use crate::{Address, FlushHint, OpId, Refused, RemoteFault, RemoteSpec, SendSpec, Staging};
 use portolan_wire::{Fragment, LaneId, Message, RemoteHead, Rts};
 
 impl Peer {
@@ -126,29 +125,44 @@ impl Peer {
         Ok(())
     }
 
-    /// Accepts a message with nothing waiting before it; returns the link for it, and its header.
-    #[inline]
+    /// Accepts a message with nothing waiting before it; returns its header.
+    #[inline(always)]
     pub(crate) fn direct<const N: usize>(
         &mut self,
         ctx: &mut Context,
         spec: &SendSpec,
         len: usize,
-    ) -> Option<(LinkId, Message)> {
-        if !self.session.is_up() {
+    ) -> Option<[u8; N]> {
+        if !self.is_direct && !self.becomes_direct() {
             return None;
         }
-        let path = self.paths.small_path()?;
-        let eager = len <= ctx.limits().eager_len_max_lossless;
-        let is_single = path.is_lossless() && path.is_idle(spec.lane.index());
-        if !is_single || !eager || spec.best_effort {
+        debug_assert!(self.may_be_direct(), "something waits on the path");
+        if len > ctx.limits().eager_len_max_lossless || spec.best_effort {
             return None;
         }
-        let link = path.link();
         let message = spec.message_as::<N>(u16::try_from(len).ok()?, 0)?;
         let seq = self.lanes.tx(spec.lane).reserve(charge(len))?;
-        let message = Message { seq, ..message };
         ctx.counters_mut().messages_sent += 1;
-        Some((link, message))
+        let mut header = [0; N];
+        Message { seq, ..message }.emit(&mut header);
+        Some(header)
+    }
+
+    /// Checks whether messages may be sent directly from now on.
+    #[cold]
+    fn becomes_direct(&mut self) -> bool {
+        self.is_direct = self.may_be_direct();
+        self.is_direct
+    }
+
+    /// Returns true if the session is open, small messages use a lossless path, and nothing waits
+    /// there.
+    fn may_be_direct(&self) -> bool {
+        let is_free = |path: &Path| {
+            let is_idle = |lane: &LaneId| path.is_idle(lane.index());
+            path.is_lossless() && LaneId::ALL.iter().all(is_idle)
+        };
+        self.session.is_up() && self.paths.small_path().is_some_and(is_free)
     }
 
     /// Appends a message to its lane's open frame, if there is one with room.

@@ -293,6 +293,7 @@ impl Peer {
 
     /// Puts back a transmit that the link refused. It is returned again once the path is unblocked.
     pub(crate) fn take_back(&mut self, sh: &mut Shared, outgoing: &Outgoing) {
+        self.is_direct = false;
         if let Some(path) = self.paths.get_mut(outgoing.link) {
             path.block();
             path.take_back(&mut sh.slots, outgoing.kind);

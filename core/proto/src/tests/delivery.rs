@@ -433,7 +433,7 @@ fn shortcut_declines_a_message_longer_than_its_buffer() {
     pair.ends[1].post(PORT, 100, Some(B));
     pair.ends[1].post(PORT, 10, Some(A));
     let direct = pair.ends[0].core.direct::<8>(B, &LOW, 50).unwrap();
-    let frame = [&direct.header[..], &[7; 50]].concat();
+    let frame = [&direct[..], &[7; 50]].concat();
     let core = &mut pair.ends[1].core;
     let mut admitted = core
         .admit_lossless(pair.now, LinkId::SHM, A, frame.len())

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct RingMemory {
     mapping: Mapping,
     ring_len: usize,
+    /// Bits of a stream position that are the offset of its word in the data.
+    mask: usize,
 }
 
 impl RingMemory {
@@ -30,7 +32,11 @@ impl RingMemory {
             "ring length {ring_len}"
         );
         let mapping = Mapping::map(fd, layout::file_len(ring_len))?;
-        Ok(RingMemory { mapping, ring_len })
+        Ok(RingMemory {
+            mapping,
+            ring_len,
+            mask: (ring_len - 1) & !(layout::WORD - 1),
+        })
     }
 
     /// Returns the bytes of data; a power of two.
@@ -91,7 +97,7 @@ impl RingMemory {
     #[inline]
     pub(super) fn word(&self, index: u64) -> &AtomicU64 {
         // Masked to a multiple of 8 below the power of two that `map` checked.
-        self.field(DATA_OFF + (layout::to_usize(index) & (self.ring_len - 1) & !7))
+        self.field(DATA_OFF + (layout::to_usize(index) & self.mask))
     }
 
     /// Copies `src` to stream position `index`; it must not wrap.
@@ -105,6 +111,18 @@ impl RingMemory {
         unsafe {
             let dst = self.mapping.base().as_ptr().add(off);
             copy(src.as_ptr(), dst, src.len());
+        }
+    }
+
+    /// Copies `first` and then `second` to stream position `index`; they must not wrap.
+    #[inline(always)]
+    pub(super) fn copy_two_in<const N: usize>(&self, index: u64, first: &[u8; N], second: &[u8]) {
+        let off = self.data_off(index, N.saturating_add(second.len()));
+        // SAFETY: as in `copy_in`, for both.
+        unsafe {
+            let dst = self.mapping.base().as_ptr().add(off);
+            dst.cast::<[u8; N]>().write(*first);
+            copy(second.as_ptr(), dst.add(N), second.len());
         }
     }
 

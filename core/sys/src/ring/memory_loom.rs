@@ -96,6 +96,12 @@ impl RingMemory {
         }
     }
 
+    /// See [`super::memory`].
+    pub(super) fn copy_two_in<const N: usize>(&self, index: u64, first: &[u8; N], second: &[u8]) {
+        self.copy_in(index, first);
+        self.copy_in(index + N as u64, second);
+    }
+
     pub(super) fn copy_out(&self, index: u64, dst: &mut [u8]) {
         for (step, chunk) in (0..).step_by(8).zip(dst.chunks_mut(8)) {
             self.watched(index + step).with(|_| ());

@@ -120,11 +120,18 @@ impl RingReceiver {
         if layout::entry_len(len) > self.to_end() {
             return Err(RingBroken("an entry extends beyond the ring's end"));
         }
-        Ok(Some(Entry {
+        Ok(Some(self.entry(len)))
+    }
+
+    /// Returns the next frame again, of `len` bytes as [`RingReceiver::peek`] returned.
+    #[inline]
+    #[must_use]
+    pub fn entry(&self, len: usize) -> Entry<'_> {
+        Entry {
             memory: &self.memory,
             at: self.head + WORD as u64,
             len,
-        }))
+        }
     }
 
     /// Consumes the next frame, of `len` bytes as [`RingReceiver::peek`] returned.

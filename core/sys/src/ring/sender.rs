@@ -32,9 +32,12 @@ pub struct RingSender {
     tail: u64,
     /// The head as last read. It is reread only when the ring seems full.
     head: u64,
+    /// Bytes that the next entries may fill without a look at the head or at the ring's end.
+    room: usize,
     frame_len_max: usize,
-    /// Set if this process takes part in the receiver's heavy fences.
-    registered: bool,
+    /// State of a receiver that needs neither a bell nor a fence. No receiver has it unless this
+    /// process takes part in the receivers' heavy fences.
+    silent_state: u64,
 }
 
 impl RingSender {
@@ -45,8 +48,12 @@ impl RingSender {
             claims: Claims::default(),
             tail: 0,
             head: 0,
+            room: 0,
             frame_len_max,
-            registered: barrier::register(),
+            silent_state: match barrier::register() {
+                true => layout::STATE_FENCES,
+                false => u64::MAX,
+            },
         }
     }
 
@@ -60,11 +67,47 @@ impl RingSender {
     ///
     /// # Errors
     /// [`PushError`]; nothing was written.
-    #[inline(always)]
+    #[inline]
     pub fn push(&mut self, head: &[u8], payload: &[IoSlice<'_>]) -> Result<Bell, PushError> {
         let len = payload
             .iter()
             .fold(head.len(), |sum, slice| sum.saturating_add(slice.len()));
+        let at = self.reserve(len)?;
+        self.copy_in(at + WORD as u64, head, payload);
+        self.commit(at, len);
+        Ok(self.bell())
+    }
+
+    /// Writes one frame of a header and a payload, like [`RingSender::push`].
+    ///
+    /// # Errors
+    /// [`PushError`]; nothing was written.
+    #[inline(always)]
+    pub fn push_message<const N: usize>(
+        &mut self,
+        header: &[u8; N],
+        payload: &[u8],
+    ) -> Result<Bell, PushError> {
+        let len = N + payload.len();
+        let at = self.reserve(len)?;
+        self.memory.copy_two_in(at + WORD as u64, header, payload);
+        self.commit(at, len);
+        Ok(self.bell())
+    }
+
+    /// Returns the stream position for the entry of a frame of `len` bytes. The entry is contiguous.
+    #[inline(always)]
+    fn reserve(&mut self, len: usize) -> Result<u64, PushError> {
+        match len <= self.frame_len_max && layout::entry_len(len) <= self.room {
+            true => Ok(self.tail),
+            false => self.find_room(len),
+        }
+    }
+
+    /// Does the same with padding before the entry, and with the space that the receiver has
+    /// returned.
+    #[cold]
+    fn find_room(&mut self, len: usize) -> Result<u64, PushError> {
         if len > self.frame_len_max {
             return Err(PushError::TooLong(self.frame_len_max));
         }
@@ -77,9 +120,17 @@ impl RingSender {
             }
         }
         let at = self.tail + padding as u64;
-        self.copy_in(at + WORD as u64, head, payload);
-        self.commit(at, entry, len);
-        Ok(self.bell())
+        self.room = self.room_at(at);
+        Ok(at)
+    }
+
+    /// Returns the bytes from stream position `at` that entries may fill without a further check:
+    /// up to the ring's end, and up to the zero word before the head.
+    fn room_at(&self, at: u64) -> usize {
+        let ring_len = self.memory.ring_len();
+        let used = layout::to_usize(at - self.head);
+        let to_end = ring_len - (layout::to_usize(at) & (ring_len - 1));
+        to_end.min((ring_len - WORD).saturating_sub(used))
     }
 
     /// Returns `true` if a frame of `len` bytes fits now.
@@ -107,9 +158,15 @@ impl RingSender {
     /// Returns the bytes up to the ring's end if `entry` does not fit before it, else 0.
     #[inline]
     fn padding_before(&self, entry: usize) -> usize {
-        let ring_len = self.memory.ring_len();
-        let to_end = ring_len - (layout::to_usize(self.tail) & (ring_len - 1));
+        let to_end = self.to_end();
         if entry > to_end { to_end } else { 0 }
+    }
+
+    /// Returns the bytes from the tail to the ring's end.
+    #[inline]
+    fn to_end(&self) -> usize {
+        let ring_len = self.memory.ring_len();
+        ring_len - (layout::to_usize(self.tail) & (ring_len - 1))
     }
 
     /// Returns `true` if there is space for `len` bytes and the zero word behind them.
@@ -142,8 +199,9 @@ impl RingSender {
     }
 
     /// Makes the frame at `at` visible, together with the padding before it, if any.
-    #[inline]
-    fn commit(&mut self, at: u64, entry: usize, len: usize) {
+    #[inline(always)]
+    fn commit(&mut self, at: u64, len: usize) {
+        let entry = layout::entry_len(len);
         let next = at + entry as u64;
         // P8.7: first zero the word behind the entry, which the receiver polls next.
         self.memory
@@ -161,23 +219,25 @@ impl RingSender {
                 .store(Word::Padding.encode(), Ordering::Release);
         }
         self.tail = next;
+        self.room -= entry;
     }
 
     /// Returns if the receiver must be woken. One load of a line that changes only around its
     /// sleep.
-    #[inline]
+    #[inline(always)]
     fn bell(&self) -> Bell {
         // SYNC: sleep (the commit above, fence, then this load). If the receiver fences for us and
         // we are registered, only the compiler must be prevented from swapping the two.
         barrier::light();
         let state = self.memory.receiver_state().load(Ordering::Relaxed);
-        if self.registered && state == layout::STATE_FENCES {
+        if state == self.silent_state {
             return Bell::Silent;
         }
         self.bell_fenced()
     }
 
     /// Handles a receiver that sleeps, or that does not fence for us, at least not yet.
+    #[cold]
     fn bell_fenced(&self) -> Bell {
         barrier::full();
         let state = self.memory.receiver_state();
