@@ -262,7 +262,7 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`]; [`Error::SelfFull`].
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         self.send_spec(to.rank(), to.spec(), bytes)
     }

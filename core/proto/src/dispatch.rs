@@ -21,7 +21,7 @@ pub(crate) mod transmit;
 use crate::base::credit::charge;
 use crate::base::request::Request;
 use crate::bulk::{FinishedRx, Origin};
-use crate::matching::port::{Posted, Served, ServedRequest, TakenHeld};
+use crate::matching::port::{HeldMessage, Posted, Served, ServedRequest, TakenHeld};
 use crate::path::outgoing::Outgoing;
 use crate::peer::Peer;
 use crate::peer::dormant::DormantPeer;
@@ -274,10 +274,10 @@ impl Core {
         self.sh.held.release(id);
     }
 
-    /// Copies a held message to the beginning of `dst`, which must be long enough, and frees it.
-    /// Returns its length.
+    /// Copies a held message to the beginning of `dst`, and frees it. Returns its length; `None` if
+    /// `dst` is too short.
     #[inline]
-    pub fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> usize {
+    pub fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> Option<usize> {
         self.sh.held.release_into(id, dst)
     }
 
@@ -289,15 +289,15 @@ impl Core {
     }
 
     /// Takes the message that [`Core::post_recv`] would deliver immediately, if it is complete and
-    /// at most `len` bytes long. This is the first branch of a receive; it needs neither an
-    /// operation nor an event. The caller [copies and frees](Core::release_into) it.
-    #[inline]
+    /// fits `dst`. Copies it there. This is the first branch of a receive; it needs neither an
+    /// operation nor an event.
+    #[inline(always)]
     pub fn take_held(
         &mut self,
         port: PortId,
-        len: usize,
         source: Option<PeerId>,
-    ) -> Option<TakenHeld> {
+        dst: &mut [u8],
+    ) -> Option<HeldMessage> {
         // Messages with pending events arrived earlier.
         if self.has_event() {
             return None;
@@ -308,29 +308,29 @@ impl Core {
             let peer = peers.get(from.index()).and_then(Option::as_deref);
             peer.is_some_and(|peer| peer.has_undelivered(lane, port))
         };
-        let fits = |id| held.len(id) <= len;
-        let taken = matching.take_held_at_port(port, source, has_undelivered, fits)?;
-        let len = self.on_held_taken(&taken);
+        let copy = |id| held.release_into(id, dst);
+        let (taken, len) = matching.take_held_at_port(port, source, has_undelivered, copy)?;
+        self.on_held_taken(&taken, len);
         self.sh.ctx.count_received(len as u64);
-        Some(taken)
+        let TakenHeld { peer, lane, .. } = taken;
+        Some(HeldMessage { peer, lane, len })
     }
 
-    /// Returns credit for a held message taken by a receive or a handler. Returns the message's
-    /// length.
-    #[inline]
-    pub(crate) fn on_held_taken(&mut self, taken: &TakenHeld) -> usize {
-        let len = self.sh.held.len(taken.held);
+    /// Returns credit for a held message of `len` bytes taken by a receive or a handler.
+    #[inline(always)]
+    pub(crate) fn on_held_taken(&mut self, taken: &TakenHeld, len: usize) {
         // A message of an earlier session can be taken while its sender is dormant.
-        self.is_live(taken.peer);
+        if !self.is_live(taken.peer) {
+            return;
+        }
         let Some(Some(state)) = self.peers.get_mut(taken.peer.index()) else {
-            return len;
+            return;
         };
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         lanes.on_taken(env, taken.lane, taken.holds_credit, charge(len));
         if lanes.has_credit_due() {
             self.touch(taken.peer);
         }
-        len
     }
 
     /// Posts a buffer of `len` bytes for the next message to `port` (only from `source`, if given).
@@ -495,7 +495,9 @@ impl Core {
 
     /// Delivers a held message to its buffer, or in place if it has none.
     fn deliver_held(&mut self, id: PortId, taken: &TakenHeld, posted: Option<Posted>) {
-        let len = self.on_held_taken(taken) as u64;
+        let len = self.sh.held.len(taken.held);
+        self.on_held_taken(taken, len);
+        let len = len as u64;
         let error = posted.and_then(|posted| OpError::truncated(len, posted.len));
         let op = posted.map(|posted| posted.op);
         let Some(Some(peer)) = self.peers.get_mut(taken.peer.index()) else {

@@ -285,14 +285,15 @@ impl Matching {
     }
 
     /// See [`Port::take_held`].
-    pub(crate) fn take_held_at_port(
+    #[inline(always)]
+    pub(crate) fn take_held_at_port<T>(
         &mut self,
         id: PortId,
         source: Option<PeerId>,
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
-        fits: impl Fn(HeldId) -> bool,
-    ) -> Option<TakenHeld> {
-        self.ports.take_held(id, source, has_undelivered, fits)
+        take: impl FnOnce(HeldId) -> Option<T>,
+    ) -> Option<(TakenHeld, T)> {
+        self.ports.take_held(id, source, has_undelivered, take)
     }
 
     /// Marks the first message of a lane at a port, a request, as being transferred.

@@ -211,7 +211,7 @@ mod tests {
     fn given_descriptor_is_inherited_under_its_number() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let number = theirs.as_raw_fd();
-        let mut command = Command::new("sh");
+        let mut command = Command::new("bash");
         command.arg("-c").arg(format!("echo here >&{number}"));
         give_fd(&mut command, theirs.into());
         assert!(command.status().unwrap().success());
@@ -226,7 +226,7 @@ mod tests {
         let open = |prepare: fn(&mut Command)| {
             let (_ours, theirs) = UnixStream::pair().unwrap();
             let number = theirs.as_raw_fd();
-            let mut command = Command::new("sh");
+            let mut command = Command::new("bash");
             command.arg("-c").arg(format!("echo here >&{number}"));
             give_fd(&mut command, theirs.into());
             prepare(&mut command);
@@ -243,7 +243,7 @@ mod tests {
         let mut holder = Command::new("true");
         give_fd(&mut holder, theirs.into());
         assert!(holder.status().unwrap().success());
-        let other = Command::new("sh")
+        let other = Command::new("bash")
             .arg("-c")
             .arg(format!("echo here >&{number}"))
             .stderr(Stdio::null())

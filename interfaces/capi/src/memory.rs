@@ -13,14 +13,19 @@ use std::sync::Mutex;
 #[inline]
 fn address(what: &str, at: *const c_void, len: usize) -> Result<*const u8, Failure> {
     if len > isize::MAX.unsigned_abs() {
-        let text = format!("{what}: {len} bytes do not fit in memory");
-        return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
+        return Err(too_long(what, len));
     }
     match (at.is_null(), len) {
         (false, _) => Ok(at.cast()),
         (true, 0) => Ok(NonNull::dangling().as_ptr()),
         (true, _) => Err(Failure::null(what)),
     }
+}
+
+#[cold]
+fn too_long(what: &str, len: usize) -> Failure {
+    let text = format!("{what}: {len} bytes do not fit in memory");
+    Failure::new(PORTOLAN_ERR_ARGUMENT, text)
 }
 
 /// # Safety
@@ -115,14 +120,17 @@ pub(crate) unsafe fn elements_mut<'a, T>(
 unsafe fn size_from<T>(what: &str, at: *const T, least: usize) -> Result<usize, Failure> {
     // SAFETY: guaranteed by the caller.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    if size >= least {
-        return Ok(size);
+    match size >= least {
+        true => Ok(size),
+        false => Err(too_small(what, size, size_of::<T>())),
     }
-    let text = format!(
-        "{what}: its size field is {size}; set it to sizeof the structure, {}",
-        size_of::<T>()
-    );
-    Err(Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text))
+}
+
+#[cold]
+fn too_small(what: &str, size: usize, expected: usize) -> Failure {
+    let text =
+        format!("{what}: its size field is {size}; set it to sizeof the structure, {expected}");
+    Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text)
 }
 
 /// A structure of the program that is filled when a call succeeds. It is checked before the call
@@ -181,12 +189,19 @@ impl<T: Copy> Out<T> {
     /// Fills the part of the structure that the program's version has, except for the size.
     #[inline]
     pub(crate) fn fill(self, value: &T) {
+        // Most programs have the library's version, whose length is known here.
+        if self.size == size_of::<T>() {
+            self.fill_head(value, size_of::<T>());
+        } else {
+            self.fill_head(value, self.size.min(size_of::<T>()));
+        }
+    }
+
+    /// Fills the first `end` bytes of the structure, except for the size.
+    #[inline(always)]
+    fn fill_head(&self, value: &T, end: usize) {
         let head = size_of::<usize>();
-        // Most programs have the library's version, of which the length is known here.
-        let len = match self.size == size_of::<T>() {
-            true => size_of::<T>() - head,
-            false => self.size.min(size_of::<T>()).saturating_sub(head),
-        };
+        let len = end.saturating_sub(head);
         if len == 0 {
             return;
         }

@@ -532,10 +532,11 @@ impl Node {
             again,
         });
         let source = source.map(PeerId);
+        let mut bytes = vec![0x5a; len];
         if cx.plan.shortcuts
-            && let Some(taken) = self.core.take_held(port, len, source)
+            && let Some(taken) = self.core.take_held(port, source, &mut bytes)
         {
-            return self.on_held(cx, port, op, &taken);
+            return self.on_held(cx, port, op, &taken, &bytes);
         }
         self.core.post_recv(port, op, len as u64, source);
     }

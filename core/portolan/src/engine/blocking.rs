@@ -89,10 +89,16 @@ impl Engine {
                 match_bits: None,
             });
         }
+        // Built anew, so that the one above stays in registers.
+        let want = WaitingRecv {
+            filter: wanted,
+            len: bytes.len(),
+        };
         self.recv_in_turns(want, bytes, stop)
     }
 
     /// Takes a message that arrives within the first turns.
+    #[inline(never)]
     fn recv_in_turns(
         &mut self,
         want: WaitingRecv,
@@ -170,17 +176,20 @@ impl Inner {
         source: Option<PeerId>,
         bytes: &mut [u8],
     ) -> Option<Received> {
-        let taken = self.core.take_held(port, bytes.len(), source)?;
-        let len = self.copy_held(taken.held, bytes);
-        let source = taken.peer.0;
-        Some(Received { len, source })
+        let taken = self.core.take_held(port, source, bytes)?;
+        usage::count_copy();
+        Some(Received {
+            len: taken.len,
+            source: taken.peer.0,
+        })
     }
 
-    /// Copies a held message to the beginning of `bytes`, and frees it. Returns its length.
+    /// Copies a held message to the beginning of `bytes`, which must be long enough, and frees it.
     #[inline]
-    pub(crate) fn copy_held(&mut self, held: HeldId, bytes: &mut [u8]) -> usize {
+    pub(crate) fn copy_held(&mut self, held: HeldId, bytes: &mut [u8]) {
         usage::count_copy();
-        self.core.release_into(held, bytes)
+        let copied = self.core.release_into(held, bytes);
+        debug_assert!(copied.is_some(), "the buffer is too short");
     }
 
     /// Takes the memory of an operation back, if the operation is incomplete.

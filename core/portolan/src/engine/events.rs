@@ -48,9 +48,7 @@ impl Inner {
             return self.drain(handlers, Some(frame));
         };
         if let Some(inbox) = inbox.as_deref_mut().filter(|inbox| inbox.is_next())
-            && let Some(payload) = self
-                .core
-                .take_awaited_of(&mut admitted, frame.head, &inbox.want)
+            && let Some(payload) = self.core.take_next(&mut admitted, frame.head, &inbox.want)
         {
             inbox.fill(admitted.from, &frame.head[payload], None);
             if !lossless {

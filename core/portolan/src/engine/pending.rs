@@ -42,7 +42,8 @@ impl Pending {
     /// Tests whether a submission to the same peer and lane is waiting.
     #[inline]
     pub(crate) fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
-        !self.peers.is_empty() && self.front(peer, spec.lane).is_some()
+        let lane = spec.lane;
+        !self.peers.is_empty() && self.front(peer, lane).is_some()
     }
 
     pub(super) fn push(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {

@@ -40,11 +40,11 @@ impl Engine {
             return false;
         }
         let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
-            return self.send_single(peer, spec, bytes);
+            return self.send_single(peer, &spec.clone(), bytes);
         };
         let sent = self.links.send_message(peer, &direct, bytes);
         if sent.is_err() {
-            self.inner.core.direct_refused(peer, spec, bytes.len());
+            self.inner.core.direct_refused(peer, spec.lane, bytes.len());
             return false;
         }
         if self.inner.core.needs_transmit() {

@@ -76,16 +76,17 @@ impl Engine {
         let from = PeerId(frame.from());
         let mut header = [0; MESSAGE_LEN];
         frame.copy_to(0, &mut header);
-        let core = &mut self.inner.core;
-        let len = core.take_awaited(from, &header, (rest_len, true), want)?;
+        let Inner { core, now, .. } = &mut self.inner;
+        if !core.take_frame(*now, from, &header, rest_len, want) {
+            return None;
+        }
         // From the ring to the receiver's memory.
         usage::count_copy();
-        frame.copy_to(MESSAGE_LEN, &mut bytes[..len]);
+        frame.copy_to(MESSAGE_LEN, &mut bytes[..rest_len]);
         frame.consume();
-        core.note_frame(self.inner.now, from);
         self.inner.turn = turn;
         self.pace.on_moved(turn);
-        Some((from, len))
+        Some((from, rest_len))
     }
 
     /// Runs the first half of a turn: receives frames and handles the events.

@@ -5,15 +5,17 @@
 //! If a shortcut does not apply, it returns `None` and changes nothing, and the general path
 //! handles the message.
 
+use super::list;
 use crate::base::credit::charge;
 use crate::matching::Matching;
 use crate::matching::match_list::Fitting;
 use crate::matching::port::Match;
 use crate::mem::copy::copy;
+use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Address, Core, Instant, LinkId, OpId, PeerId, PortId, PortMode, Selector, SendSpec};
 use core::ops::Range;
-use portolan_wire::{BestEffortPart, MESSAGE_LEN, MatchBits, Message};
+use portolan_wire::{BestEffortPart, LaneId, MESSAGE_LEN, MatchBits, Message};
 
 /// Frame with a valid header, and the position up to which its records were taken.
 #[derive(Clone, Copy, Debug)]
@@ -147,9 +149,9 @@ impl Core {
 
     /// Undoes [`Core::direct`] for a message that the link had no room for. It was never sent.
     #[cold]
-    pub fn direct_refused(&mut self, peer: PeerId, spec: &SendSpec, len: usize) {
+    pub fn direct_refused(&mut self, peer: PeerId, lane: LaneId, len: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
-            state.lanes_mut().tx(spec.lane).cancel(charge(len));
+            state.lanes_mut().tx(lane).cancel(charge(len));
             self.sh.ctx.counters_mut().messages_sent -= 1;
         }
     }
@@ -181,22 +183,41 @@ impl Core {
         waiting.map(|(peer, id)| (peer, held.bytes(id)))
     }
 
-    /// Takes a message of `from` for `recv`, if it is the next of its lane. `rest_len` bytes follow
-    /// its header in the frame: not more than its payload, if the frame is to be taken `whole`.
-    /// Returns the length of the payload. The frame is reliable, and nothing
-    /// [waits](Core::is_quiet) at the port of `recv`.
+    /// Takes a frame of a lossless link, at time `now`, if it is one message for `recv` and the next
+    /// of its lane. Otherwise the frame is for [`Core::admit_lossless`]. `rest_len` bytes follow the
+    /// header of the message. Nothing [waits](Core::is_quiet) at the port of `recv`.
     #[inline(always)]
-    pub fn take_awaited(
+    pub fn take_frame(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        header: &[u8; MESSAGE_LEN],
+        rest_len: usize,
+        recv: &WaitingRecv,
+    ) -> bool {
+        let is_whole = |len| len == rest_len;
+        let Some((state, _)) = self.take_awaited(from, header, is_whole, recv) else {
+            return false;
+        };
+        state.on_activity(now);
+        self.sh.ctx.counters_mut().frames_received += 1;
+        true
+    }
+
+    /// Takes a message of `from` for `recv`, if it is the next of its lane and `is_here` accepts
+    /// its length, which is returned. The frame is reliable, and nothing [waits](Core::is_quiet) at
+    /// the port of `recv`.
+    #[inline(always)]
+    fn take_awaited(
         &mut self,
         from: PeerId,
         header: &[u8; MESSAGE_LEN],
-        (rest_len, whole): (usize, bool),
+        is_here: impl FnOnce(usize) -> bool,
         recv: &WaitingRecv,
-    ) -> Option<usize> {
+    ) -> Option<(&mut Peer, usize)> {
         let message = Message::peek(header)?;
         let len = usize::from(message.len);
-        let is_here = len == rest_len || !whole && len < rest_len;
-        if !is_here || message.best_effort || !recv.takes(PortId::of(&message), from, len) {
+        if !is_here(len) || message.best_effort || !recv.takes(PortId::of(&message), from, len) {
             return None;
         }
         debug_assert!(self.is_quiet(&recv.filter), "an earlier message waits");
@@ -207,15 +228,16 @@ impl Core {
         }
         self.sh.ctx.count_received(len as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
-            self.touch(from);
+            list(&mut self.ready, &mut self.timed, state);
         }
-        Some(len)
+        Some((state, len))
     }
 
-    /// Takes the next message of an admitted frame like [`Core::take_awaited`]. Returns its range
-    /// in `head`, the argument that was passed to [`Core::admit`].
+    /// Takes the next message of an admitted frame for `recv`, if it is the next of its lane.
+    /// Returns its range in `head`, the argument that was passed to [`Core::admit`]. Nothing
+    /// [waits](Core::is_quiet) at the port of `recv`.
     #[inline(always)]
-    pub fn take_awaited_of(
+    pub fn take_next(
         &mut self,
         frame: &mut Admitted,
         head: &[u8],
@@ -226,19 +248,11 @@ impl Core {
         if !frame.reliable {
             return None;
         }
-        let len = self.take_awaited(frame.from, header, (rest.len(), false), recv)?;
+        let is_here = |len| len <= rest.len();
+        let (_, len) = self.take_awaited(frame.from, header, is_here, recv)?;
         let start = frame.at + MESSAGE_LEN;
         frame.at = start + len;
         Some(start..frame.at)
-    }
-
-    /// Records a frame of a lossless link whose only message was [taken](Core::take_awaited).
-    #[inline]
-    pub fn note_frame(&mut self, now: Instant, from: PeerId) {
-        self.sh.ctx.counters_mut().frames_received += 1;
-        if let Some(Some(peer)) = self.peers.get_mut(from.index()) {
-            peer.on_activity(now);
-        }
     }
 
     /// Takes the next message of an admitted frame, if it is the next of its lane and fits a

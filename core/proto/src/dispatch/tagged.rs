@@ -31,7 +31,8 @@ impl Core {
             return None;
         }
         let (arrived, held) = self.sh.matching.take_held_tagged(selector, len as u64)?;
-        let len = self.on_held_taken(&arrived.taken(held));
+        let len = self.sh.held.len(held);
+        self.on_held_taken(&arrived.taken(held), len);
         self.sh.ctx.count_received(len as u64);
         Some((Envelope::from(&arrived), held))
     }
@@ -153,7 +154,8 @@ impl Core {
     }
 
     fn deliver_held_tagged(&mut self, arrived: &Arrived, held: HeldId, posted: Posted) {
-        self.on_held_taken(&arrived.taken(held));
+        let len = self.sh.held.len(held);
+        self.on_held_taken(&arrived.taken(held), len);
         let Some(Some(state)) = self.peers.get_mut(arrived.peer.index()) else {
             return;
         };

@@ -92,15 +92,23 @@ const _: () = assert!(WAITING_LEN == 2 * size_of::<Unexpected>());
 
 /// Held message that a receive has taken.
 #[derive(Clone, Copy, Debug)]
-pub struct TakenHeld {
+pub(crate) struct TakenHeld {
+    pub(crate) peer: PeerId,
+    pub(crate) lane: LaneId,
+    /// Set if it holds credit of its lane.
+    pub(crate) holds_credit: bool,
+    pub(crate) held: HeldId,
+}
+
+/// Held message that was copied to its receiver; see [`Core::take_held`](crate::Core::take_held).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldMessage {
     /// Sender.
     pub peer: PeerId,
     /// Lane.
     pub lane: LaneId,
-    /// Set if it holds credit of its lane.
-    pub(crate) holds_credit: bool,
-    /// Memory of the message, to be [released](crate::Core::release).
-    pub held: HeldId,
+    /// Length in bytes.
+    pub len: usize,
 }
 
 /// Request that has its buffer. It stays in the queue until [`Port::end_transfer`].
@@ -357,14 +365,15 @@ impl Port {
     }
 
     /// Takes the message that a receive from `source` would get if it were posted now, if the
-    /// message is complete and `fits` accepts it.
-    #[inline]
-    fn take_held(
+    /// message is complete. Calls `take` to take its bytes; the message stays here if that returns
+    /// `None`.
+    #[inline(always)]
+    fn take_held<T>(
         &mut self,
         source: Option<PeerId>,
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
-        fits: impl Fn(HeldId) -> bool,
-    ) -> Option<TakenHeld> {
+        take: impl FnOnce(HeldId) -> Option<T>,
+    ) -> Option<(TakenHeld, T)> {
         // A receive that was posted earlier takes precedence.
         if self.mode != Some(PortMode::Posted) || !self.posted.is_empty() {
             return None;
@@ -373,15 +382,24 @@ impl Port {
             source.is_none_or(|source| source == peer)
                 && !matches!(item.step, Step::Transferring(_))
         })?;
-        match self.unexpected.front(place)?.step {
-            Step::Held { held, .. } if fits(held) => self.pop_held(place),
-            _ => None,
-        }
+        let ((peer, lane), front) = self.unexpected.front_mut(place)?;
+        let Step::Held { held, holds_credit } = front.step else {
+            return None;
+        };
+        let bytes = take(held)?;
+        self.unexpected.drop_front(place);
+        let taken = TakenHeld {
+            peer,
+            lane,
+            holds_credit,
+            held,
+        };
+        Some((taken, bytes))
     }
 
     /// Finds the queue with the oldest first message that `is_selected` accepts. Queues are left
     /// out while their lane `has_undelivered` this port an earlier message.
-    #[inline]
+    #[inline(always)]
     fn first_waiting(
         &self,
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
@@ -391,10 +409,20 @@ impl Port {
             let is_it = is_selected(peer, item) && !has_undelivered(peer, lane);
             return is_it.then_some(place);
         }
+        self.first_of_many(|peer, lane, item| {
+            is_selected(peer, item) && !has_undelivered(peer, lane)
+        })
+    }
+
+    #[inline(never)]
+    fn first_of_many(
+        &self,
+        is_selected: impl Fn(PeerId, LaneId, &Unexpected) -> bool,
+    ) -> Option<Place> {
         let mut first: Option<(u64, Place)> = None;
         for (place, (peer, lane), item) in self.unexpected.fronts() {
             let is_first = first.is_none_or(|(stamp, _)| item.stamp < stamp);
-            if is_first && is_selected(peer, item) && !has_undelivered(peer, lane) {
+            if is_first && is_selected(peer, lane, item) {
                 first = Some((item.stamp, place));
             }
         }
@@ -402,7 +430,6 @@ impl Port {
     }
 
     /// Takes the first message of a queue if it is held.
-    #[inline]
     fn pop_held(&mut self, place: Place) -> Option<TakenHeld> {
         let ((peer, lane), item) = self.unexpected.pop(place)?;
         let Step::Held { held, holds_credit } = item.step else {
@@ -560,15 +587,15 @@ impl Ports {
     }
 
     /// See [`Port::take_held`].
-    #[inline]
-    pub(super) fn take_held(
+    #[inline(always)]
+    pub(super) fn take_held<T>(
         &mut self,
         id: PortId,
         source: Option<PeerId>,
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
-        fits: impl Fn(HeldId) -> bool,
-    ) -> Option<TakenHeld> {
-        let taken = self.get_mut(id)?.take_held(source, has_undelivered, fits)?;
+        take: impl FnOnce(HeldId) -> Option<T>,
+    ) -> Option<(TakenHeld, T)> {
+        let taken = self.get_mut(id)?.take_held(source, has_undelivered, take)?;
         self.waiting_count -= 1;
         Some(taken)
     }

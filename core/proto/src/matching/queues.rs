@@ -99,26 +99,35 @@ impl<T> Queues<T> {
     pub(super) fn pop(&mut self, Place(index): Place) -> Option<(From, T)> {
         let queue = self.sorted.get_mut(index)?;
         let (from, first) = (queue.from, queue.items.pop_front()?);
-        if queue.items.is_empty() {
-            self.remove(index);
-        } else if queue.items.len() * 4 < queue.items.capacity() {
+        // A queue of a few messages keeps its memory.
+        if queue.items.len() * 4 < queue.items.capacity() {
             self.shrink(index);
         }
         Some((from, first))
     }
 
-    /// Frees memory of a formerly long queue.
-    #[cold]
-    fn shrink(&mut self, index: usize) {
-        let items = &mut self.sorted[index].items;
-        if items.capacity() > SHRINK_LEN_MIN {
-            items.shrink_to(items.len() * 2);
+    /// Drops the first message of a queue.
+    #[inline(always)]
+    pub(super) fn drop_front(&mut self, Place(index): Place) {
+        let Some(queue) = self.sorted.get_mut(index) else {
+            return;
+        };
+        queue.items.pop_front();
+        if queue.items.len() * 4 < queue.items.capacity() {
+            self.shrink(index);
         }
     }
 
-    /// Removes a queue that has become empty.
+    /// Removes a queue that has become empty, and frees memory of a formerly long one.
     #[cold]
-    fn remove(&mut self, index: usize) {
+    fn shrink(&mut self, index: usize) {
+        let items = &mut self.sorted[index].items;
+        if !items.is_empty() {
+            if items.capacity() > SHRINK_LEN_MIN {
+                items.shrink_to(items.len() * 2);
+            }
+            return;
+        }
         let Queue { items, .. } = self.sorted.remove(index);
         if items.capacity() <= SHRINK_LEN_MIN {
             self.recycled = items;

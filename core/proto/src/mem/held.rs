@@ -116,18 +116,16 @@ impl HeldPool {
         chunk.map_or(0, |chunk| chunk.len(id))
     }
 
-    /// Copies a message to the beginning of `dst`, which must be long enough, and frees it. Returns
-    /// its length.
-    #[inline]
-    pub(crate) fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> usize {
-        let Some(Some(chunk)) = self.chunks.get((id.0 >> SLOT_BITS) as usize) else {
-            return 0;
-        };
+    /// Copies a message to the beginning of `dst`, and frees it. Returns its length; `None` if `dst`
+    /// is too short.
+    #[inline(always)]
+    pub(crate) fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> Option<usize> {
+        let chunk = self.chunks.get((id.0 >> SLOT_BITS) as usize)?.as_ref()?;
         let range = chunk.range(id);
         let len = range.len();
-        copy(&mut dst[..len], &chunk.bytes[range]);
+        copy(dst.get_mut(..len)?, &chunk.bytes[range]);
         self.release(id);
-        len
+        Some(len)
     }
 
     #[inline]
@@ -144,7 +142,7 @@ impl HeldPool {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, id: HeldId) {
         let index = id.0 >> SLOT_BITS;
         let slot = id.0 & SLOT_MASK;

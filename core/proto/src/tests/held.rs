@@ -4,6 +4,7 @@
 use super::pair::*;
 use crate::*;
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use rand::{Rng, SeedableRng};
@@ -44,17 +45,19 @@ fn unexpected_messages_are_held_in_arrival_order() {
     }
     assert!(!core.has_event(), "nothing is left for the engine");
     assert_eq!(core.counters().messages_held, 4);
+    let mut bytes = [0xa5; 50];
     assert!(
-        core.take_held(PORT, 50, Some(B)).is_none(),
+        core.take_held(PORT, Some(B), &mut bytes).is_none(),
         "another sender"
     );
-    assert!(core.take_held(PORT, 49, None).is_none(), "too short");
+    let short = &mut bytes[..49];
+    assert!(core.take_held(PORT, None, short).is_none(), "too short");
     for fill in 0..4 {
-        let taken = core.take_held(PORT, 50, Some(A)).unwrap();
-        assert_eq!((taken.peer, core.held(taken.held)), (A, &[fill; 50][..]));
-        core.release(taken.held);
+        let taken = core.take_held(PORT, Some(A), &mut bytes).unwrap();
+        assert_eq!((taken.peer, taken.len), (A, 50));
+        assert_eq!(bytes, [fill; 50]);
     }
-    assert!(core.take_held(PORT, 50, None).is_none());
+    assert!(core.take_held(PORT, None, &mut bytes).is_none());
     assert_eq!((core.usage().1, core.counters().messages_received), (0, 4));
     let charged = pair.ends[0].core.credit(B, LaneId::Low).unwrap().charged;
     let consumed = pair.ends[1].core.credit(A, LaneId::Low).unwrap().consumed;
@@ -74,7 +77,7 @@ fn posted_receive_precedes_an_immediate_one() {
     let admitted = core.admit_lossless(pair.now, LinkId::SHM, A, frame.len());
     let message = core.take_message(&mut admitted.unwrap(), &frame, None);
     assert_eq!(message.unwrap().dest, MessageDest::Held);
-    assert!(core.take_held(PORT, 50, None).is_none());
+    assert!(core.take_held(PORT, None, &mut [0; 50]).is_none());
 }
 
 /// Results of a session for the program, and the state of both peers.
@@ -181,17 +184,23 @@ impl Session {
         self.posted.push((port, op));
         let held = match (&selector, port) {
             _ if !self.at_once => None,
-            (Some(selector), _) => end.core.take_held_tagged(selector, len).map(|(_, id)| id),
-            (_, Some(port)) => end
-                .core
-                .take_held(port, len, source)
-                .map(|taken| taken.held),
+            (Some(selector), _) => {
+                let taken = end.core.take_held_tagged(selector, len);
+                taken.map(|(_, id)| {
+                    let bytes = end.core.held(id).to_vec();
+                    end.core.release(id);
+                    bytes
+                })
+            }
+            (_, Some(port)) => {
+                let mut bytes = vec![0; len];
+                let taken = end.core.take_held(port, source, &mut bytes);
+                taken.map(|taken| bytes[..taken.len].to_vec())
+            }
             _ => None,
         };
-        if let Some(id) = held {
+        if let Some(bytes) = held {
             self.taken_count += 1;
-            let bytes = end.core.held(id).to_vec();
-            end.core.release(id);
             end.memory.remove(&op.0);
             end.received.insert(op.0, (bytes, false));
             return;
@@ -304,9 +313,7 @@ fn returned_credit_is_sent_at_once() {
     let before = limit(&pair);
     let core = &mut pair.ends[1].core;
     assert!(!core.needs_transmit());
-    while let Some(taken) = core.take_held(PORT, 9_000, None) {
-        core.release(taken.held);
-    }
+    while core.take_held(PORT, None, &mut [0; 9_000]).is_some() {}
     assert!(core.needs_transmit());
     pair.run(Duration::from_millis(1));
     assert!(limit(&pair) > before);
@@ -325,8 +332,9 @@ fn messages_are_not_taken_before_earlier_events() {
     pair.run(Duration::from_millis(1));
     pair.ends[1].post(PORT, 50, None);
     let end = &mut pair.ends[1];
-    assert!(end.core.has_event() && end.core.take_held(PORT, 50, None).is_none());
+    assert!(end.core.has_event() && end.core.take_held(PORT, None, &mut [0; 50]).is_none());
     end.drain(&[]);
-    let taken = end.core.take_held(PORT, 50, None).unwrap();
-    assert_eq!(end.core.held(taken.held), [1; 50]);
+    let mut bytes = [0; 50];
+    assert_eq!(end.core.take_held(PORT, None, &mut bytes).unwrap().len, 50);
+    assert_eq!(bytes, [1; 50]);
 }

@@ -8,8 +8,8 @@ use crate::ledger::{Delivery, GREETING_PORT, Note, TaggedDelivery};
 use crate::payload;
 use crate::trace::Item;
 use portolan_proto::{
-    CompleteMessage, Data, Dest, Envelope, Event, HeldId, MatchBits, MessageDest, OpError, OpId,
-    PeerId, PortId, PortMode, Space, Tagged, TakenHeld,
+    CompleteMessage, Data, Dest, Envelope, Event, HeldId, HeldMessage, MatchBits, MessageDest,
+    OpError, OpId, PeerId, PortId, PortMode, Space, Tagged,
 };
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
@@ -172,18 +172,25 @@ impl Node {
         self.hand_over(cx, got);
     }
 
-    /// Handles a complete waiting message that a receive has taken.
-    pub(super) fn on_held(&mut self, cx: &mut Context, port: PortId, op: OpId, taken: &TakenHeld) {
+    /// Handles a complete waiting message that a receive has copied to `bytes`.
+    pub(super) fn on_held(
+        &mut self,
+        cx: &mut Context,
+        port: PortId,
+        op: OpId,
+        taken: &HeldMessage,
+        bytes: &[u8],
+    ) {
         let event = Event::Deliver {
             peer: taken.peer,
             port,
             lane: taken.lane,
             op: Some(op),
-            len: self.core.held(taken.held).len() as u64,
-            data: Data::Held(taken.held),
+            len: taken.len as u64,
+            data: Data::Frame(0..taken.len),
             error: None,
         };
-        self.on_deliver(cx, &[], event);
+        self.on_deliver(cx, bytes, event);
     }
 
     /// Handles a complete waiting message that was matched by its tag.

@@ -472,7 +472,8 @@ impl Node {
         let frame = [&header, bytes].concat();
         let sent = self.send_shared(cx, peer, vec![frame]);
         if !sent {
-            self.core.direct_refused(PeerId(peer), spec, bytes.len());
+            self.core
+                .direct_refused(PeerId(peer), spec.lane, bytes.len());
         }
         sent
     }
@@ -483,8 +484,8 @@ impl Node {
         spec: &SendSpec,
         len: usize,
     ) -> Option<Vec<u8>> {
-        let direct = self.core.direct::<N>(PeerId(peer), spec, len)?;
-        Some(direct.header.to_vec())
+        let header = self.core.direct::<N>(PeerId(peer), spec, len)?;
+        Some(header.to_vec())
     }
 
     fn submit_rendezvous(
