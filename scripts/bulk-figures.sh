@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Runs the experiments of docs/results/bulk.md (about ten minutes on a quiet machine, as root for the labs),
-# leaves their JSON in a directory, and renews docs/figures/*.svg and the tables of docs/results/bulk.md.
+# leaves their JSON in a directory, and renews docs/figures/*.svg and docs/results/tables.
 #
 #   scripts/bulk-figures.sh [DIRECTORY]      default: target/bulk-figures
 #
@@ -13,14 +13,14 @@ source "$(dirname "$0")/lib.sh"
 out=${1:-target/bulk-figures}
 per_row=${SECONDS_PER_ROW:-2}
 rounds=${ROUNDS:-5}
-document=docs/results/bulk.md
+tables=docs/results/tables
 figures=docs/figures
 portolan=$release_dir/portolan
 failed=()
 
 [[ -x $portolan ]] || die "$portolan is not there: run 'make build' first"
 [[ $EUID -eq 0 ]] || die "labs need root: run this script with sudo"
-mkdir -p "$out" "$figures"
+mkdir -p "$out" "$figures" "$tables"
 
 # run NAME ARGUMENT…: runs one experiment. A failed one keeps its old figures and is named at the
 # end.
@@ -37,22 +37,10 @@ run() {
     failed+=("$name")
 }
 
-# Replaces the text between the markers of NAME in the document with the table of that experiment.
+# Stores the table of experiment NAME beside the document.
 renew_table() {
-    local name=$1 table=$out/$1.txt
-    [[ -s $table ]] || return 0
-    grep -qF "<!-- begin $name -->" "$document" || die "$document has no markers for $name"
-    awk -v name="$name" -v table="$table" '
-        $0 == "<!-- end " name " -->" { inside = 0 }
-        !inside { print }
-        $0 == "<!-- begin " name " -->" {
-            inside = 1
-            print "```text"
-            while ((getline line < table) > 0) print line
-            print "```"
-        }
-    ' "$document" >"$out/document.new"
-    mv "$out/document.new" "$document"
+    local table=$out/$1.txt
+    [[ ! -s $table ]] || sed 's/ *$//' "$table" >"$tables/$1.txt"
 }
 
 for mtu in 1500 9000; do
@@ -88,4 +76,4 @@ if [[ ${#failed[@]} -gt 0 ]]; then
     printf 'bulk-figures: INCOMPLETE: %s\n' "${failed[@]}" >&2
     exit 1
 fi
-say "figures in $figures, tables in $document, JSON in $out"
+say "figures in $figures, tables in $tables, JSON in $out"

@@ -4,7 +4,7 @@
 # (about ten minutes on a quiet machine, as root for the lab). Each program is profiled once over
 # shared memory. From that profile it is predicted for shared memory, and for two hosts of a lab:
 # over Portolan by raw Ethernet and by UDP, and over TCP, on the bare veth pair and with shaped
-# wires. Renews the table of docs/results/predict.md.
+# wires. Renews docs/results/tables/predict.txt.
 #
 #   scripts/predict-figures.sh [DIRECTORY]      default: target/predict-figures
 #
@@ -19,7 +19,7 @@ class=${CLASS:-W}
 runs=${RUNS:-5}
 read -r -a programs <<<"${PROGRAMS:-is cg mg}"
 read -r -a wires <<<"${WIRES:-0.1 1}"
-document=docs/results/predict.md
+table=docs/results/tables/predict.txt
 portolan=("$release_dir/portolan")
 lab=pred$(($$ % 100000))
 # Time limit in seconds for one run; the predicted programs take two at most.
@@ -102,7 +102,7 @@ predicted() {
 
 row() {
     awk -v program="$1" -v over="$2" -v wire="$3" -v p="$4" -v m="$5" 'BEGIN {
-        printf "| %s | %s | %s | %.4f | %.4f | %+.0f %% |\n", program, over,
+        printf "%-7s  %-6s  %-8s  %11.4f  %10.4f  %+4.0f %%\n", program, over,
             over == "shm" ? "" : wire == 0 ? "veth" : wire " Gb/s", p, m, (p / m - 1) * 100
     }'
 }
@@ -118,8 +118,7 @@ for program in "${programs[@]}"; do
         --wire "$(IFS=, && echo "${wires[*]}")" --hosts 1,2 --json "$out/$program-predicted.json" >"$out/$program.txt"
 done
 {
-    echo "| program | over | wire | predicted s | measured s | error |"
-    echo "| --- | --- | --- | ---: | ---: | ---: |"
+    echo 'program  over    wire      predicted s  measured s   error'
     for program in "${programs[@]}"; do
         # On one host the network between hosts has no effect.
         row "$program" shm 0 "$(predicted "$program" tcp 1)" "$(measured shm "$program")"
@@ -136,14 +135,5 @@ done
             done
         done
     done
-} | tee "$out/table.md"
-awk -v table="$out/table.md" '
-    $0 == "<!-- end predict -->" { inside = 0 }
-    !inside { print }
-    $0 == "<!-- begin predict -->" {
-        inside = 1
-        while ((getline line < table) > 0) print line
-    }
-' "$document" >"$out/document.new"
-mv "$out/document.new" "$document"
-say "renewed $document"
+} | tee "$table"
+say "renewed $table"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Measures goodput against loss (about five minutes on a quiet machine, as root for the lab), writes
-# the JSON to a directory, and renews the table of docs/results/loss.md and docs/figures/loss.svg.
+# the JSON to a directory, and renews docs/results/tables/loss.txt and docs/figures/loss.svg.
 #
 #   scripts/reliability-figures.sh [DIRECTORY]      default: target/reliability-figures
 #
@@ -12,7 +12,7 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
 out=${1:-target/reliability-figures}
-document=docs/results/loss.md
+table=docs/results/tables/loss.txt
 portolan=$release_dir/portolan
 
 [[ -x $portolan ]] || die "$portolan is not there: run 'make build' first"
@@ -24,17 +24,7 @@ mkdir -p "$out" docs/figures
     --seconds "${SECONDS_PER_ROW:-10}" --repeat "${ROUNDS:-5}" --json "$out/loss.json" \
     >"$out/loss.txt" || [[ -s $out/loss.txt ]] || die "nothing was measured"
 
-awk -v table="$out/loss.txt" '
-    $0 == "<!-- end loss -->" { inside = 0 }
-    !inside { print }
-    $0 == "<!-- begin loss -->" {
-        inside = 1
-        print "```text"
-        while ((getline line < table) > 0) print line
-        print "```"
-    }
-' "$document" >"$out/document.new"
-mv "$out/document.new" "$document"
+sed 's/ *$//' "$out/loss.txt" >"$table"
 "$portolan" plot --out "$out" "$out/loss.json"
 cp "$out/loss.svg" docs/figures
-say "renewed $document and docs/figures/loss.svg"
+say "renewed $table and docs/figures/loss.svg"
