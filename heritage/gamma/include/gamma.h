@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The programming interface of GAMMA, the Genoa Active Message MAchine, on Portolan.
  *
- * Generated from heritage/gamma by cbindgen: do not edit. docs/reference/gamma.md describes each function,
- * and names the choices that were made where the original is unknown. Every function except
- * gamma_time() and gamma_time_diff() returns a negative number on error, and gamma_last_error()
- * returns the cause.
+ * Generated from heritage/gamma by cbindgen: do not edit. docs/reference/gamma.md names the choices
+ * that were made where the original is unknown. Every function except gamma_time() and
+ * gamma_time_diff() returns a negative number on error, and gamma_last_error() returns the cause.
  */
 
 #ifndef GAMMA_H
