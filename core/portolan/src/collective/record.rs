@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of collective operations as bytes, little-endian; see P14 in docs/reference/protocol.md.
+//!
+//! ```text
+//! head, 32 bytes
+//!   0  version u8 = 2   1  kind u8: 1 barrier, 2 broadcast, 3 allreduce, 4 reduce, 5 cast
+//!   2  reduction u8: 1 sum, 2 product, 3 min, 4 max, else 0
+//!   3  type u8: 1 i32, 2 i64, 3 u32, 4 u64, 5 f32, 6 f64, else 0
+//!   4  root u32, as a member, else 0   8  number of the operation in the group u64, from 1
+//!  16  bytes that the member passed u64   24  FNV-1a of the group's ranks in order, u32 each
+//! notice, 80 bytes
+//!   0  version u8 = 2   1  kind u8: 1 waiting, 2 mismatch, 3 gone   2  group u16
+//!   4  rank u32   8  its head   40  another rank u32, zero 4   48  its head
+//!      kind 1 uses the first head, kind 3 the first rank and up to 192 bytes of text behind
+//! ```
 
 use super::{CollectiveCall, CollectiveKind, PENDING_OPS_MAX};
 

@@ -1,6 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Control messages between root and members, little-endian; see P17 in
 //! docs/reference/protocol.md.
+//!
+//! ```text
+//! announcement, 24 bytes behind the head of a broadcast
+//!   0  version u8 = 1   1  zero   2  bytes of a piece u16   4  window in datagrams u32
+//!   8  salt, 16 random bytes
+//! control message
+//!   0  version u8 = 1   1  kind u8   2  group u16   4  zero 4
+//!   8  number of the operation in the group u64   16  by kind:
+//!      1 ready    datagrams that the member's socket holds u32
+//!      2 refused  the reason, at most 192 bytes
+//!      3 report   last datagram that arrived, or never will u64; first incomplete block u64;
+//!                 datagrams that arrived u64; missing ranges: block u32, first piece u16, end u16
+//!      4 sent     last datagram u64; block u32 and piece u16 after the last sent; zero 2
+//!      5 direct   nothing
+//!      6 window   datagrams that may be in flight u32
+//! ```
 
 use super::Id;
 use portolan_multicast::{Front, MissingPieces, Report, Sent};

@@ -7,6 +7,14 @@
 //! receiver copies all units that the sender never claims, so it does not wait for an absent
 //! process.
 //!
+//! In the header of the ring, in host byte order:
+//!
+//! ```text
+//! 512  claim word u64, from its high end: offer number u32, first unclaimed unit u16, end u16
+//! 520  address at the sender u64, at the receiver u64, length u64, length of a unit u64
+//! 640  units that the sender has copied; bit 31: it failed; upper half: number of the offer
+//! ```
+//!
 //! Invariant: a new offer is made only when the previous one has no unclaimed unit and the sender
 //! has finished all its claims. No write is therefore late.
 //!
