@@ -31,7 +31,7 @@ use std::time::Duration;
 const READY: &str = "ready";
 
 /// Shortest delay. A shorter one would be dominated by the time to wake this process. See
-/// docs/guide/launch.md for measurements.
+/// docs/results/lab.md for measurements.
 pub(super) const DELAY_MIN: Duration = Duration::from_micros(50);
 
 /// Largest number of bytes in flight on a cable with a rate. The rate determines the necessary
