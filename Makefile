@@ -29,7 +29,7 @@ build: setup ## build target/release/portolan, portolan-sim, heat and the C libr
 bench: build ## measure for some two minutes, and append the medians to bench-history.jsonl
 	@scripts/bench.sh
 
-instructions: build ## count the instructions of a message, and compare with the figures that are kept; needs valgrind
+instructions: build ## count the instructions of a message, and compare with scripts/instructions/figures.txt; needs valgrind
 	@scripts/instructions.sh
 
 test: setup ## check the core's independence and run all tests
@@ -38,11 +38,11 @@ test: setup ## check the core's independence and run all tests
 test-first: ## as root: the first commands of README.md, by an ordinary user on a fresh checkout and two hosts
 	@scripts/test-first.sh
 
-test-faults: setup ## kill a process at KILLS (500) points, and hosts of casts; make all troubles on all paths
+test-faults: setup ## kill a process at KILLS (500) points, and hosts of casts; test all faults on all paths
 	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test jobs --test network --test cast -- --ignored --nocapture \
 		kills:: troubles:: copies:: limits::
 
-test-documented: setup ## run PROGRAMS (10000) drawn programs, and compare with what is documented
+test-documented: setup ## run PROGRAMS (10000) random programs and compare with the documentation; SEED=S PROGRAMS=1 repeats one
 	DOCUMENTED_PROGRAMS=$(PROGRAMS) DOCUMENTED_SEED=$(SEED) $(CARGO) test -p portolan-cli --test documented -- \
 		--ignored --nocapture
 
@@ -50,10 +50,10 @@ test-gm: setup ## GM's tokens over MESSAGES (5000000) sends of each of two nodes
 	$(CARGO) build --release -p portolan-cli
 	GM_MESSAGES=$(MESSAGES) $(CARGO) test --release -p portolan-gm --test programs -- --ignored --nocapture
 
-swarm: setup ## simulate SEEDS (10000) clusters, and make small what fails
+swarm: setup ## simulate SEEDS (10000) clusters, and reduce failures
 	$(CARGO) run --release -p portolan-sim -- swarm --seeds $(SEEDS)
 
-test-launch: build ## as root: a program under portolan run, mpirun, mpiexec and a Slurm cluster in a lab
+test-launch: build ## as root: a program under portolan run, mpirun, mpiexec and a Slurm cluster in a lab; installs packages
 	@scripts/test-launch.sh
 
 fuzz: setup ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
