@@ -168,7 +168,7 @@ static void derive_point(const double u[UNKNOWNS], struct fluid_point *point) {
     point->energy = u[4] * inverse;
     point->inverse = inverse;
     point->pressure = K2 * (u[4] - kinetic);
-    point->enthalpy = u[4] + point->pressure;
+    point->sound = sqrt(K1 * point->pressure * inverse);
 }
 
 static void derive_range(struct fluid_box *box, const struct fluid_range *range) {
@@ -216,7 +216,7 @@ static inline void add_axis(const double *u, const struct fluid_point *point, pt
     sum[4] += viscous * ((1 - K15) * (after->kinetic - 2 * point->kinetic + before->kinetic) +
                          (fast * fast - 2 * own * own + slow * slow) / 6 +
                          K15 * (after->energy - 2 * point->energy + before->energy)) -
-              h1 * (after->enthalpy * fast - before->enthalpy * slow);
+              h1 * ((u_after[4] + after->pressure) * fast - (u_before[4] + before->pressure) * slow);
 }
 
 void fluid_residual(struct fluid_box *box, double scale) {
@@ -249,32 +249,38 @@ void fluid_advance(struct fluid_box *box, double scale) {
             }
 }
 
-size_t fluid_face_len(const struct fluid_box *box, int axis) {
-    size_t count = HALO * UNKNOWNS;
+size_t fluid_face_points(const struct fluid_box *box, int axis) {
+    size_t count = 1;
     for (int other = 0; other < 3; other++)
         count *= other == axis ? 1 : (size_t)box->len[other];
     return count;
 }
 
-/* Copies HALO planes of u from `first` along an axis to `face`, or back. */
-static void copy_face(const struct fluid_box *box, int axis, int first, double *face, bool back) {
+/* Copies `planes.count` planes from place `first` on to `packed`, or back. */
+static size_t copy(const struct fluid_box *box, struct fluid_planes planes, int first, double *array,
+                   size_t width, double *packed, bool back) {
     struct fluid_range range = { .until = { box->len[0], box->len[1], box->len[2] } };
-    range.from[axis] = first;
-    range.until[axis] = first + HALO;
-    size_t len = (size_t)(range.until[0] - range.from[0]) * UNKNOWNS;
+    range.from[planes.axis] = first;
+    range.until[planes.axis] = first + planes.count;
+    size_t len = (size_t)(range.until[0] - range.from[0]) * width, sum = 0;
     for (int z = range.from[2]; z < range.until[2]; z++)
-        for (int y = range.from[1]; y < range.until[1]; y++, face += len) {
-            double *u = box->u[fluid_index(box, range.from[0], y, z)];
-            memcpy(back ? u : face, back ? face : u, len * sizeof *face);
+        for (int y = range.from[1]; y < range.until[1]; y++, sum += len) {
+            double *row = array + (size_t)fluid_index(box, range.from[0], y, z) * width;
+            memcpy(back ? row : packed + sum, back ? packed + sum : row, len * sizeof *packed);
         }
+    return sum;
 }
 
-void fluid_take_face(const struct fluid_box *box, int axis, bool high, double *face) {
-    copy_face(box, axis, high ? box->len[axis] - HALO : 0, face, false);
+size_t fluid_pack(const struct fluid_box *box, struct fluid_planes planes, const double *array,
+                  size_t width, double *packed) {
+    int first = planes.high ? box->len[planes.axis] - planes.count : 0;
+    return copy(box, planes, first, (double *)array, width, packed, false);
 }
 
-void fluid_put_face(struct fluid_box *box, int axis, bool high, const double *face) {
-    copy_face(box, axis, high ? box->len[axis] : -HALO, (double *)face, true);
+size_t fluid_unpack(const struct fluid_box *box, struct fluid_planes planes, double *array, size_t width,
+                    const double *packed) {
+    int first = planes.high ? box->len[planes.axis] : -planes.count;
+    return copy(box, planes, first, array, width, (double *)packed, true);
 }
 
 void fluid_add_squares(const struct fluid_box *box, struct fluid_norms *sums) {

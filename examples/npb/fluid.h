@@ -35,7 +35,7 @@ struct fluid_point {
     double energy;       /* total energy per mass */
     double inverse;      /* of the density */
     double pressure;
-    double enthalpy;     /* energy and pressure, per volume */
+    double sound;        /* speed of sound */
 };
 
 /* A box of points of the cube, with copies of its neighbours' points. Arrays of points are
@@ -60,6 +60,13 @@ struct fluid_box {
 /* A half-open range of points along each axis, counted from the box's first point. */
 struct fluid_range {
     int from[3], until[3];
+};
+
+/* The outermost planes of a box at one end of an axis. */
+struct fluid_planes {
+    int axis;
+    bool high; /* the end with the highest places */
+    int count;
 };
 
 /* Published norms, in the order of the unknowns. */
@@ -88,14 +95,17 @@ void fluid_residual(struct fluid_box *box, double scale);
 /* Adds `change` times `scale` to u. */
 void fluid_advance(struct fluid_box *box, double scale);
 
-/* Returns the number of doubles of a face of HALO planes across an axis. */
-size_t fluid_face_len(const struct fluid_box *box, int axis);
+/* Returns the number of points of a face across an axis. */
+size_t fluid_face_points(const struct fluid_box *box, int axis);
 
-/* Copies the outermost planes of u to `face`, at the low or high end of an axis. */
-void fluid_take_face(const struct fluid_box *box, int axis, bool high, double *face);
+/* Copies planes of an array of the box's points to `packed`. The array has `width` numbers for each
+ * point. Returns the count of numbers. */
+size_t fluid_pack(const struct fluid_box *box, struct fluid_planes planes, const double *array,
+                  size_t width, double *packed);
 
-/* Copies `face` to the copies outside the low or high end of an axis. */
-void fluid_put_face(struct fluid_box *box, int axis, bool high, const double *face);
+/* Copies a neighbour's planes from `packed` to the copies outside this end of the axis. */
+size_t fluid_unpack(const struct fluid_box *box, struct fluid_planes planes, double *array, size_t width,
+                    const double *packed);
 
 /* Adds up the squares of the residual, which is in `change`, and of the difference between u and the
  * exact solution. */

@@ -65,20 +65,22 @@ struct solver {
 /* Updates the copies of the neighbours' u. */
 static void exchange(struct solver *s) {
     for (int axis = 0; axis < 2; axis++) {
-        int count = (int)fluid_face_len(&s->box, axis), before = s->before[axis], after = s->after[axis];
+        struct fluid_planes low = { axis, false, HALO }, high = { axis, true, HALO };
+        struct fluid_box *box = &s->box;
+        int before = s->before[axis], after = s->after[axis];
+        int count = (int)fluid_pack(box, low, box->u[0], UNKNOWNS, s->faces[0]);
         MPI_Request all[4];
         MPI_Status statuses[4];
-        fluid_take_face(&s->box, axis, false, s->faces[0]);
-        fluid_take_face(&s->box, axis, true, s->faces[1]);
+        fluid_pack(box, high, box->u[0], UNKNOWNS, s->faces[1]);
         MPI_Irecv(s->faces[2], count, MPI_DOUBLE, before, TAG_FACE, s->comm, &all[0]);
         MPI_Irecv(s->faces[3], count, MPI_DOUBLE, after, TAG_FACE, s->comm, &all[1]);
         MPI_Isend(s->faces[0], count, MPI_DOUBLE, before, TAG_FACE, s->comm, &all[2]);
         MPI_Isend(s->faces[1], count, MPI_DOUBLE, after, TAG_FACE, s->comm, &all[3]);
         MPI_Waitall(4, all, statuses);
         if (before != MPI_PROC_NULL)
-            fluid_put_face(&s->box, axis, false, s->faces[2]);
+            fluid_unpack(box, low, box->u[0], UNKNOWNS, s->faces[2]);
         if (after != MPI_PROC_NULL)
-            fluid_put_face(&s->box, axis, true, s->faces[3]);
+            fluid_unpack(box, high, box->u[0], UNKNOWNS, s->faces[3]);
     }
 }
 
@@ -246,11 +248,11 @@ static void prepare(struct solver *s) {
     s->box = fluid_make(side, first, len);
     s->inside = fluid_inside(&s->box);
     for (int axis = 0; axis < 2; axis++) {
-        size_t face = fluid_face_len(&s->box, axis);
+        size_t face = fluid_face_points(&s->box, axis);
         longest = face > longest ? face : longest;
     }
     for (int i = 0; i < 4; i++)
-        s->faces[i] = npb_alloc(longest, sizeof(double));
+        s->faces[i] = npb_alloc(longest, HALO * UNKNOWNS * sizeof(double));
 }
 
 static void release(struct solver *s) {
