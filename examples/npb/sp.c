@@ -11,15 +11,19 @@
 
 #include "tiles.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 /* The kinds of waves of a sweep, each with its own matrix: those that move with the flow, and sound in and
  * against the direction of the axis. */
 enum { FLOW, FORWARD, BACKWARD, KINDS };
 
-/* Coefficients that are kept for each point: of the two unknowns behind it, for each kind. */
-#define UPPER_LEN (2 * KINDS)
+/* A row after elimination: the coefficients of the two unknowns behind, for each kind, and the values. */
+struct row {
+    double behind[KINDS][2];
+    double value[UNKNOWNS];
+};
+
+#define ROW_LEN (sizeof(struct row) / sizeof(double))
 
 struct problem {
     int side, iterations;
@@ -63,11 +67,10 @@ static inline void join_sound(double *wave, int axis) {
 }
 
 /* Converts changes of the unknowns to those of entropy, velocity, and pressure divided by density and sound
- * speed; then to waves along x. */
-static inline void enter_x(const struct fluid_box *box, ptrdiff_t at) {
+ * speed. */
+static inline void enter(const struct fluid_box *box, ptrdiff_t at) {
     const struct fluid_point *point = &box->point[at];
-    double *wave = box->change[at], density = wave[0];
-    double along = 0;
+    double *wave = box->change[at], density = wave[0], along = 0;
     for (int i = 0; i < 3; i++)
         along += point->velocity[i] * wave[1 + i];
     double pressure = K2 * (wave[4] - along + point->kinetic * density);
@@ -75,21 +78,10 @@ static inline void enter_x(const struct fluid_box *box, ptrdiff_t at) {
     for (int i = 0; i < 3; i++)
         wave[1 + i] = point->inverse * (wave[1 + i] - point->velocity[i] * density);
     wave[4] = pressure * point->inverse / point->sound;
-    part_sound(wave, 0);
-}
-
-static inline void turn_to_y(const struct fluid_box *box, ptrdiff_t at) {
-    join_sound(box->change[at], 0);
-    part_sound(box->change[at], 1);
-}
-
-static inline void turn_to_z(const struct fluid_box *box, ptrdiff_t at) {
-    join_sound(box->change[at], 1);
-    part_sound(box->change[at], 2);
 }
 
 /* Converts waves along z back to changes of the unknowns. */
-static inline void leave_z(const struct fluid_box *box, ptrdiff_t at) {
+static inline void leave(const struct fluid_box *box, ptrdiff_t at) {
     const struct fluid_point *point = &box->point[at];
     double *wave = box->change[at], density = box->u[at][0];
     join_sound(wave, 2);
@@ -117,36 +109,37 @@ static inline void for_each(struct tiles *tiles, change_point *change) {
     }
 }
 
-/* Eliminates the two unknowns before a point from its row, and normalises it. `upper` are the coefficients
- * of this point and kind, `near` and `far` those of the points before it. The factors are returned in
- * c[0], c[1] and c[2]. */
-static inline void eliminate_row(double c[5], double *upper, const double *near, const double *far) {
+/* Eliminates the two unknowns before a point from its row of the matrix of a kind, and normalises it. On
+ * return c[0], c[1] and c[2] are the factors for the values. */
+static inline void eliminate_kind(double c[5], struct row *row, ptrdiff_t step, int kind) {
+    const double *near = row[-step].behind[kind], *far = row[-2 * step].behind[kind];
     double first = c[1] - c[0] * far[0];
     double scale = 1 / (c[2] - c[0] * far[1] - first * near[0]);
-    upper[0] = (c[3] - first * near[1]) * scale;
-    upper[1] = c[4] * scale;
+    row->behind[kind][0] = (c[3] - first * near[1]) * scale;
+    row->behind[kind][1] = c[4] * scale;
     c[1] = first;
     c[2] = scale;
 }
 
-/* Applies the elimination to the right-hand side. */
-static inline void eliminate_value(const double c[5], double (*wave)[UNKNOWNS], ptrdiff_t step, int m) {
-    (*wave)[m] = (wave[0][m] - c[0] * wave[-2 * step][m] - c[1] * wave[-step][m]) * c[2];
+static inline void eliminate_value(const double c[5], struct row *row, ptrdiff_t step, int m,
+                                   double value) {
+    row->value[m] = (value - c[0] * row[-2 * step].value[m] - c[1] * row[-step].value[m]) * c[2];
 }
 
 static inline void eliminate_point(const struct tile *tile, int axis, double time_step, ptrdiff_t at,
                                    const double fourth[5]) {
     const struct fluid_box *box = &tile->box;
     const double h = 1.0 / (box->side - 1), central = time_step / (2 * h), second = time_step / (h * h);
-    const ptrdiff_t step = box->step[axis];
-    const struct fluid_point *before = &box->point[at - step], *own = &box->point[at];
-    const struct fluid_point *after = &box->point[at + step];
-    double (*wave)[UNKNOWNS] = box->change + at;
-    double *upper = tile->upper + at * UPPER_LEN;
-    const double *near = upper - step * UPPER_LEN, *far = near - step * UPPER_LEN;
     const double weight = time_step * DISSIPATION, diffusion = second * FLUID_DIFFUSION[axis];
     const double viscous = second * K15 * K34;
-    double flow[5], sound[5];
+    const ptrdiff_t step = box->step[axis];
+    const struct fluid_point *own = &box->point[at], *before = own - step, *after = own + step;
+    struct row *row = (struct row *)tile->rows + at;
+    double wave[UNKNOWNS], flow[5], sound[5];
+    memcpy(wave, box->change[at], sizeof wave);
+    if (axis > 0)
+        join_sound(wave, axis - 1);
+    part_sound(wave, axis);
     flow[0] = weight * fourth[0];
     flow[1] = weight * fourth[1] - central * before->velocity[axis] - diffusion - viscous * before->inverse;
     flow[2] = weight * fourth[2] + 1 + 2 * (diffusion + viscous * own->inverse);
@@ -154,28 +147,26 @@ static inline void eliminate_point(const struct tile *tile, int axis, double tim
     flow[4] = weight * fourth[4];
     for (int kind = FORWARD; kind <= BACKWARD; kind++) {
         double speed = kind == FORWARD ? central : -central;
-        sound[0] = flow[0];
-        sound[1] = flow[1] - speed * before->sound;
-        sound[2] = flow[2];
-        sound[3] = flow[3] + speed * after->sound;
-        sound[4] = flow[4];
-        eliminate_row(sound, upper + 2 * kind, near + 2 * kind, far + 2 * kind);
-        eliminate_value(sound, wave, step, kind == FORWARD ? 1 + axis : 4);
+        int m = kind == FORWARD ? 1 + axis : 4;
+        memcpy(sound, flow, sizeof sound);
+        sound[1] -= speed * before->sound;
+        sound[3] += speed * after->sound;
+        eliminate_kind(sound, row, step, kind);
+        eliminate_value(sound, row, step, m, wave[m]);
     }
-    eliminate_row(flow, upper, near, far);
-    eliminate_value(flow, wave, step, 0);
-    for (int other = 0; other < 3; other++)
-        if (other != axis)
-            eliminate_value(flow, wave, step, 1 + other);
+    eliminate_kind(flow, row, step, FLOW);
+    for (int m = 0; m < 4; m++)
+        if (m != 1 + axis)
+            eliminate_value(flow, row, step, m, wave[m]);
 }
 
 static inline void substitute_point(const struct tile *tile, int axis, ptrdiff_t at) {
     const ptrdiff_t step = tile->box.step[axis];
     double (*wave)[UNKNOWNS] = tile->box.change + at;
-    const double *upper = tile->upper + at * UPPER_LEN;
+    const struct row *row = (const struct row *)tile->rows + at;
     for (int m = 0; m < UNKNOWNS; m++) {
-        const double *c = upper + 2 * (m == 1 + axis ? FORWARD : m == 4 ? BACKWARD : FLOW);
-        (*wave)[m] -= c[0] * wave[step][m] + c[1] * wave[2 * step][m];
+        const double *c = row->behind[m == 1 + axis ? FORWARD : m == 4 ? BACKWARD : FLOW];
+        (*wave)[m] = row->value[m] - c[0] * wave[step][m] - c[1] * wave[2 * step][m];
     }
 }
 
@@ -235,13 +226,10 @@ static void substitute(const struct tile *tile, int axis, double time_step) {
 static void iterate(struct tiles *tiles, double time_step, int count) {
     for (int i = 0; i < count; i++) {
         tiles_residual(tiles, time_step);
-        for_each(tiles, enter_x);
-        tiles_sweep(tiles, 0, time_step, eliminate, substitute);
-        for_each(tiles, turn_to_y);
-        tiles_sweep(tiles, 1, time_step, eliminate, substitute);
-        for_each(tiles, turn_to_z);
-        tiles_sweep(tiles, 2, time_step, eliminate, substitute);
-        for_each(tiles, leave_z);
+        for_each(tiles, enter);
+        for (int axis = 0; axis < 3; axis++)
+            tiles_sweep(tiles, axis, time_step, eliminate, substitute);
+        for_each(tiles, leave);
         tiles_advance(tiles);
     }
 }
@@ -250,7 +238,7 @@ int main(int argc, char **argv) {
     struct npb_run run;
     npb_begin(&run, "SP", argc, argv);
     const struct problem *problem = &PROBLEMS[npb_class_index(&run)];
-    struct tiles tiles = tiles_make(&run, problem->side, UPPER_LEN, 2);
+    struct tiles tiles = tiles_make(&run, problem->side, ROW_LEN, 2);
     double side = problem->side;
     /* One untimed iteration, because connections are made in it. */
     iterate(&tiles, problem->time_step, 1);

@@ -38,7 +38,7 @@ static struct tile make_tile(const struct tiles *tiles, int index) {
         len[axis] = (int)npb_share(tiles->side, tile.place[axis] + 1, tiles->counts[axis]) - first[axis];
     }
     tile.box = fluid_make(tiles->side, first, len);
-    tile.upper = npb_alloc(tile.box.point_count * tiles->upper_len, sizeof(double));
+    tile.rows = npb_alloc(tile.box.point_count * tiles->row_len, sizeof(double));
     return tile;
 }
 
@@ -69,8 +69,8 @@ static size_t sum_faces(const struct tiles *tiles) {
     return sum;
 }
 
-struct tiles tiles_make(struct npb_run *run, int side, size_t upper_len, int planes) {
-    struct tiles tiles = { .run = run, .side = side, .upper_len = upper_len, .planes = planes };
+struct tiles tiles_make(struct npb_run *run, int side, size_t row_len, int planes) {
+    struct tiles tiles = { .run = run, .side = side, .row_len = row_len, .planes = planes };
     count_tiles(&tiles);
     if (HALO * tiles.counts[0] > side)
         npb_refuse(run, "there are more processes than this class has work for: take fewer");
@@ -82,14 +82,14 @@ struct tiles tiles_make(struct npb_run *run, int side, size_t upper_len, int pla
     for (int i = 0; i < 12; i++)
         tiles.faces[i] = npb_alloc(points, HALO * UNKNOWNS * sizeof(double));
     for (int i = 0; i < 2; i++)
-        tiles.carried[i] = npb_alloc(points, (size_t)planes * (UNKNOWNS + upper_len) * sizeof(double));
+        tiles.carried[i] = npb_alloc(points, (size_t)planes * row_len * sizeof(double));
     return tiles;
 }
 
 void tiles_release(struct tiles *tiles) {
     for (int i = 0; i < tiles->tile_count; i++) {
         fluid_release(&tiles->tile[i].box);
-        free(tiles->tile[i].upper);
+        free(tiles->tile[i].rows);
     }
     for (int i = 0; i < 12; i++)
         free(tiles->faces[i]);
@@ -103,31 +103,37 @@ void tiles_start(struct tiles *tiles) {
         fluid_start(&tiles->tile[i].box);
 }
 
-/* Packs or unpacks planes of u of the tiles at one place of an axis, one after another by their places
- * along x, which is the same order on both sides of an exchange. Returns the count of numbers. */
-static size_t copy_u(struct tiles *tiles, int place, struct fluid_planes planes, double *packed,
-                     bool back) {
+/* The arrays of a tile. */
+enum array { U, CHANGE, ROWS };
+
+/* Packs or unpacks planes of the tiles at one place of an axis, one after another by their places along
+ * x, which is the same order on both sides of an exchange. Returns the count of numbers. */
+static size_t copy_place(struct tiles *tiles, enum array array, int place, struct fluid_planes planes,
+                         double *packed, bool back) {
     size_t count = 0;
     for (int i = 0; i < tiles->tile_count; i++) {
-        struct fluid_box *box = &tiles->tile[i].box;
-        if (tiles->tile[i].place[planes.axis] != place)
+        struct tile *tile = &tiles->tile[i];
+        struct fluid_box *box = &tile->box;
+        double *from = array == U ? box->u[0] : array == CHANGE ? box->change[0] : tile->rows;
+        size_t width = array == ROWS ? tiles->row_len : UNKNOWNS;
+        if (tile->place[planes.axis] != place)
             continue;
         if (back)
-            count += fluid_unpack(box, planes, box->u[0], UNKNOWNS, packed + count);
+            count += fluid_unpack(box, planes, from, width, packed + count);
         else
-            count += fluid_pack(box, planes, box->u[0], UNKNOWNS, packed + count);
+            count += fluid_pack(box, planes, from, width, packed + count);
     }
     return count;
 }
 
-/* Does that at all places but the one at the surface of the cube, where there is no neighbour. */
+/* Does that with u at all places but the one at the surface of the cube, where there is no neighbour. */
 static size_t copy_faces(struct tiles *tiles, int axis, bool high, double *packed, bool back) {
     struct fluid_planes planes = { axis, high, HALO };
     int surface = high ? tiles->counts[axis] - 1 : 0;
     size_t count = 0;
     for (int place = 0; place < tiles->counts[axis]; place++)
         if (place != surface)
-            count += copy_u(tiles, place, planes, packed + count, back);
+            count += copy_place(tiles, U, place, planes, packed + count, back);
     return count;
 }
 
@@ -163,40 +169,19 @@ void tiles_residual(struct tiles *tiles, double scale) {
         fluid_residual(&tiles->tile[i].box, scale);
 }
 
-/* Packs or unpacks the changes of the tiles at `place`, and the coefficients too if `upper_len` is not
- * 0. */
-static size_t copy_rows(struct tiles *tiles, int place, struct fluid_planes planes, size_t upper_len,
-                        double *packed, bool back) {
-    size_t count = 0;
-    for (int i = 0; i < tiles->tile_count; i++) {
-        struct tile *tile = &tiles->tile[i];
-        struct fluid_box *box = &tile->box;
-        if (tile->place[planes.axis] != place)
-            continue;
-        if (back) {
-            count += fluid_unpack(box, planes, box->change[0], UNKNOWNS, packed + count);
-            count += fluid_unpack(box, planes, tile->upper, upper_len, packed + count);
-        } else {
-            count += fluid_pack(box, planes, box->change[0], UNKNOWNS, packed + count);
-            count += fluid_pack(box, planes, tile->upper, upper_len, packed + count);
-        }
-    }
-    return count;
-}
-
-/* Carries the last rows of the tiles at `place` to the next tiles. All processes do so at once, so each
- * also receives for its own next tiles. */
+/* Carries the last rows of the tiles at `place` to the next tiles, or their first changes to the tiles
+ * before. All processes do so at once, so each also receives for its own next tiles. */
 static void carry(struct tiles *tiles, int axis, int place, bool substitute) {
-    size_t upper_len = substitute ? 0 : tiles->upper_len;
+    enum array array = substitute ? CHANGE : ROWS;
     struct fluid_planes out = { axis, !substitute, tiles->planes }, in = { axis, substitute, tiles->planes };
     int to = substitute ? tiles->before[axis] : tiles->after[axis];
     int from = substitute ? tiles->after[axis] : tiles->before[axis];
     int tag = substitute ? TAG_SUBSTITUTE : TAG_ELIMINATE;
-    int room = (int)(tiles->face_points * (size_t)tiles->planes * (UNKNOWNS + upper_len));
-    int count = (int)copy_rows(tiles, place, out, upper_len, tiles->carried[0], false);
+    int room = (int)(tiles->face_points * (size_t)tiles->planes * tiles->row_len);
+    int count = (int)copy_place(tiles, array, place, out, tiles->carried[0], false);
     MPI_Sendrecv(tiles->carried[0], count, MPI_DOUBLE, to, tag, tiles->carried[1], room, MPI_DOUBLE, from,
                  tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    copy_rows(tiles, substitute ? place - 1 : place + 1, in, upper_len, tiles->carried[1], true);
+    copy_place(tiles, array, substitute ? place - 1 : place + 1, in, tiles->carried[1], true);
 }
 
 static void solve_at(struct tiles *tiles, int axis, int place, double time_step, tiles_solve *solve) {

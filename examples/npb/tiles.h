@@ -17,13 +17,13 @@
 struct tile {
     int place[3]; /* among the tiles along each axis */
     struct fluid_box box;
-    /* Coefficients of the unknowns behind a point in its row, after elimination: `upper_len` for each
-     * point of the box. 0 where there is no such unknown. */
-    double *upper;
+    /* Rows of the matrix after elimination, `row_len` numbers for each point of the box: the coefficients
+     * of the unknowns behind it, and the right-hand side. All 0 on the surface of the cube. */
+    double *rows;
 };
 
-/* Solves along `axis` in one tile: elimination, or substitution backwards. Rows before or behind the tile
- * are in its copies. */
+/* Solves along `axis` in one tile: eliminates, from `change` to `rows`, or substitutes backwards, from
+ * `rows` to `change`. What is before or behind the tile is in its copies. */
 typedef void tiles_solve(const struct tile *tile, int axis, double time_step);
 
 struct tiles {
@@ -33,7 +33,7 @@ struct tiles {
     int tile_count; /* of this process */
     struct tile *tile;
     int before[3], after[3]; /* neighbours along each axis */
-    size_t upper_len;
+    size_t row_len;
     size_t face_points; /* of the largest face of each tile */
     int planes; /* planes of points that a sweep carries to the next tile, at most HALO */
     double *faces[12]; /* room for outgoing and incoming faces at both ends of each axis */
@@ -41,7 +41,7 @@ struct tiles {
 };
 
 /* Cuts the cube, and allocates the tiles with their initial values. */
-struct tiles tiles_make(struct npb_run *run, int side, size_t upper_len, int planes);
+struct tiles tiles_make(struct npb_run *run, int side, size_t row_len, int planes);
 void tiles_release(struct tiles *tiles);
 
 /* Sets u to the initial values. */
