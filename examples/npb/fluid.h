@@ -115,4 +115,42 @@ void fluid_add_squares(const struct fluid_box *box, struct fluid_norms *sums);
 void fluid_check(struct npb_run *run, int side, struct fluid_norms sums,
                  const struct fluid_norms *published);
 
+/* Adds the product of the matrix that couples a point's neighbour to it with changes of the neighbour:
+ * the derivatives of the differences along `axis`. `central` is the factor of the first difference,
+ * which is negative for a neighbour behind the point, and `second` that of the second difference. There are
+ * `width` changes side by side, a constant, so that compilers use vector instructions: number i of
+ * unknown m is change[m * width + i]. */
+static inline void fluid_add_coupled(const struct fluid_point *neighbour, int axis, double central,
+                                     double second, int width, const double *restrict change,
+                                     double *restrict sum) {
+    const double *velocity = neighbour->velocity, inverse = neighbour->inverse;
+    const double own = velocity[axis], kinetic = neighbour->kinetic, energy = neighbour->energy;
+    const double viscous = K34 * second, diffusion = second * FLUID_DIFFUSION[axis];
+    for (int i = 0; i < width; i++) {
+        double density = change[i], x = change[width + i], y = change[2 * width + i];
+        double z = change[3 * width + i], total = change[4 * width + i];
+        double mass = axis == 0 ? x : axis == 1 ? y : z;
+        double along = velocity[0] * x + velocity[1] * y + velocity[2] * z;
+        double pressure = K2 * (total - along + kinetic * density);
+        /* Changes of the momentum's flow, and of the velocities. */
+        double flow = mass - own * density;
+        double x_moved = inverse * (x - velocity[0] * density);
+        double y_moved = inverse * (y - velocity[1] * density);
+        double z_moved = inverse * (z - velocity[2] * density);
+        double moved = inverse * flow, push = central * pressure + viscous / 3 * moved;
+        sum[i] += central * mass + diffusion * density;
+        sum[width + i] += central * (x * own + velocity[0] * flow) + viscous * x_moved + diffusion * x +
+                          (axis == 0 ? push : 0);
+        sum[2 * width + i] += central * (y * own + velocity[1] * flow) + viscous * y_moved +
+                              diffusion * y + (axis == 1 ? push : 0);
+        sum[3 * width + i] += central * (z * own + velocity[2] * flow) + viscous * z_moved +
+                              diffusion * z + (axis == 2 ? push : 0);
+        sum[4 * width + i] +=
+            central * ((total + pressure) * own + (K1 * energy - K2 * kinetic) * flow) +
+            viscous * ((1 - K15) * inverse * (along - 2 * kinetic * density) + own * moved / 3 +
+                       K15 * inverse * (total - energy * density)) +
+            diffusion * total;
+    }
+}
+
 #endif

@@ -121,33 +121,6 @@ static void send_edges(struct solver *s, int z, bool upper) {
     }
 }
 
-/* Adds the product of a neighbour's change with the matrix that couples it to a point: the derivatives
- * of the differences along `axis`. `central` is the factor of the first difference, which is negative
- * for a neighbour in front, and `second` that of the second one. */
-static inline void add_coupled(const struct fluid_point *point, const double *change, int axis,
-                               double central, double second, double sum[UNKNOWNS]) {
-    const double *velocity = point->velocity, inverse = point->inverse;
-    double own = velocity[axis], viscous = K34 * second, moved[3], along = 0;
-    for (int i = 0; i < 3; i++) {
-        moved[i] = inverse * (change[1 + i] - velocity[i] * change[0]);
-        along += velocity[i] * change[1 + i];
-    }
-    double flow = change[1 + axis] - own * change[0];
-    double kinetic = along - point->kinetic * change[0];
-    double pressure = K2 * (change[4] - kinetic);
-    for (int m = 0; m < UNKNOWNS; m++)
-        sum[m] += second * FLUID_DIFFUSION[axis] * change[m];
-    sum[0] += central * change[1 + axis];
-    for (int i = 0; i < 3; i++)
-        sum[1 + i] += central * (change[1 + i] * own + velocity[i] * flow) + viscous * moved[i];
-    sum[1 + axis] += central * pressure + viscous / 3 * moved[axis];
-    sum[4] += central * ((change[4] + pressure) * own +
-                         (K1 * point->energy - K2 * point->kinetic) * flow) +
-              viscous * ((1 - K15) * inverse * (along - 2 * point->kinetic * change[0]) +
-                         own * moved[axis] / 3 +
-                         K15 * inverse * (change[4] - point->energy * change[0]));
-}
-
 /* Solves for the change at a point alone: the matrix is lower triangular. */
 static inline void solve_point(const struct fluid_point *point, double second, double value[UNKNOWNS]) {
     const double diffusion = FLUID_DIFFUSION[0] + FLUID_DIFFUSION[1] + FLUID_DIFFUSION[2];
@@ -170,7 +143,7 @@ static inline void relax_lower(struct solver *s, ptrdiff_t at, double central, d
     double sum[UNKNOWNS] = { 0 };
     for (int axis = 0; axis < 3; axis++) {
         ptrdiff_t neighbour = at - box->step[axis];
-        add_coupled(&box->point[neighbour], box->change[neighbour], axis, central, second, sum);
+        fluid_add_coupled(&box->point[neighbour], axis, central, second, 1, box->change[neighbour], sum);
     }
     for (int m = 0; m < UNKNOWNS; m++)
         box->change[at][m] += OMEGA * sum[m];
@@ -183,7 +156,7 @@ static inline void relax_upper(struct solver *s, ptrdiff_t at, double central, d
     double sum[UNKNOWNS] = { 0 };
     for (int axis = 0; axis < 3; axis++) {
         ptrdiff_t neighbour = at + box->step[axis];
-        add_coupled(&box->point[neighbour], box->change[neighbour], axis, -central, second, sum);
+        fluid_add_coupled(&box->point[neighbour], axis, -central, second, 1, box->change[neighbour], sum);
     }
     solve_point(&box->point[at], second, sum);
     for (int m = 0; m < UNKNOWNS; m++)

@@ -12,7 +12,7 @@ npb() {
     make -s -C examples/npb "MPICC=$compiler" "OUT=$programs" || die "examples/npb cannot be built for $mpi"
     for place in "${places[@]}"; do
         across "$place"
-        for program in ep is cg mg ft lu sp; do
+        for program in ep is cg mg ft lu sp bt; do
             problem=''
             logged "$npb_limit" "${job[@]}" 4 "$programs/$program" W || problem="status $?"
             grep -q ' class=W processes=4 .* verification=passed$' "$work_dir/log" ||

@@ -9,7 +9,7 @@ use crate::common::mpi::{self, Commands};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const PROGRAMS: [&str; 7] = ["ep", "is", "cg", "mg", "ft", "lu", "sp"];
+const PROGRAMS: [&str; 8] = ["ep", "is", "cg", "mg", "ft", "lu", "sp", "bt"];
 /// Time limit of a program with class S, which ends a deadlocked one before the whole test run.
 const PATIENCE_S: &str = "120";
 
