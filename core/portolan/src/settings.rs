@@ -179,9 +179,9 @@ pub const MULTICAST: Setting = Setting {
 pub const CHECKSUM: Setting = Setting {
     option: Some("checksum"),
     variable: "PORTOLAN_CHECKSUM",
-    default: "auto: on where nothing else checks",
-    meaning: "checksum (XXH3) in each frame on networks: on, off, or auto (on for raw Ethernet, and for UDP \
-              over virtual interfaces); on at both ends if one of them has it on",
+    default: "auto: on for raw Ethernet",
+    meaning: "checksum (XXH3) in each frame on networks: on, off, or auto (on for raw Ethernet; the \
+              system or the NIC checks UDP and TCP); on at both ends if one of them has it on",
 };
 
 /// Authentication of frames.

@@ -40,15 +40,15 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Listens on TCP at the port number of `udp`, which the peers have. If that TCP port is taken,
-    /// replaces `udp` by one on another port. Returns `None` if no port is free: transfers then use
-    /// paths only.
+    /// replaces `udp` by one on another port. With `lends`, pages are passed to the system by
+    /// reference. Returns `None` if no port is free: transfers then use paths only.
     ///
     /// # Errors
     /// If UDP cannot be opened again.
     pub(crate) fn open(
         udp: &mut Udp,
         config: &UdpConfig,
-        over_wire: bool,
+        lends: bool,
         requires_sums: bool,
     ) -> Result<Option<Box<Streams>>, Error> {
         let tries = PORTS_TRIED.max(config.ports.count());
@@ -56,11 +56,6 @@ impl Streams {
             let LinkAddr::Udp { socket } = udp.local_addr() else {
                 return Ok(None);
             };
-            // A checksum has just read the bytes, and a copy from the cache costs less than passing
-            // pages by reference; see docs/design/streams.md. On loopback, which has no checksums,
-            // the peer's queue would hold this process's own pages, even after the peer is declared
-            // dead.
-            let lends = over_wire && !requires_sums;
             let at = match config.also {
                 Some(_) => (Ipv6Addr::UNSPECIFIED, socket.port()).into(),
                 None => socket,

@@ -7,8 +7,7 @@ use crate::settings;
 use portolan_link::{Interface, InterfaceKind, LinkKind};
 use portolan_sys::ethtool::Ethtool;
 
-/// Drivers of NICs emulated by a hypervisor. They accept a neighbour's datagrams without a UDP
-/// checksum and report the checksum as right.
+/// Drivers of NICs emulated by a hypervisor. Two virtual machines of one host may share memory.
 const PARAVIRTUAL: [&str; 4] = ["virtio_net", "vif", "hv_netvsc", "vmxnet3"];
 
 /// Value of the setting.
@@ -16,7 +15,7 @@ const PARAVIRTUAL: [&str; 4] = ["virtio_net", "vif", "hv_netvsc", "vmxnet3"];
 pub(crate) enum Choice {
     On,
     Off,
-    /// On if no other layer verifies frames.
+    /// On for raw Ethernet only; UDP and TCP have checksums of their own.
     Auto,
 }
 
@@ -29,37 +28,47 @@ impl Choice {
             Some(other) => Err(Error::Setting {
                 name: "checksum",
                 value: other.to_owned(),
-                why: "write on, off, or auto (on where nothing else checks)".to_owned(),
+                why: "write on, off, or auto (on for raw Ethernet)".to_owned(),
             }),
         }
     }
 
-    /// Tests whether this side requests checksums on a network link over `interface`, or over the
-    /// loopback if there is none. `P13.4`
-    pub(crate) fn is_on_for(self, link: LinkKind, interface: Option<&Interface>) -> bool {
+    /// Tests whether this side requests checksums on a network link. `P13.4`
+    pub(crate) fn is_on_for(self, link: LinkKind) -> bool {
         match (self, link) {
             (Choice::On, _) => true,
             (Choice::Off, _) => false,
             // Ethernet's check covers a single hop. Corruption inside a switch between two hops is
             // not detected.
             (Choice::Auto, LinkKind::Packet | LinkKind::Xdp) => true,
-            (Choice::Auto, _) => interface.is_some_and(|interface| !verifies_udp(interface)),
+            // The system or the NIC checks UDP and TCP wherever there is a wire.
+            (Choice::Auto, _) => false,
+        }
+    }
+
+    /// Tests whether streams over these interfaces may pass pages to the system by reference.
+    ///
+    /// Without a NIC that reads the pages, the receiver's queue may hold the sender's own pages,
+    /// even after the peer is declared dead. Then only a checksum would detect a later change. A
+    /// checksum has just read the bytes, and a copy from the cache costs less than passing pages.
+    pub(crate) fn may_lend(self, over: &[Interface]) -> bool {
+        match self {
+            Choice::On => false,
+            Choice::Off => over.iter().any(|interface| !interface.loopback),
+            Choice::Auto => !over.is_empty() && over.iter().all(is_hardware),
         }
     }
 }
 
-/// Tests whether UDP checksums are computed and verified on `interface`.
-fn verifies_udp(interface: &Interface) -> bool {
+/// Tests whether a NIC of its own sends the frames of `interface`.
+fn is_hardware(interface: &Interface) -> bool {
     match interface.kind {
-        // Memory of one host, like shared memory: there is no wire.
-        InterfaceKind::Loopback => true,
         InterfaceKind::Device => {
             let driver = Ethtool::open(&interface.name).and_then(|tool| tool.driver());
             !driver.is_ok_and(|driver| PARAVIRTUAL.contains(&&*driver))
         }
         InterfaceKind::Bond => true,
-        // A veth forwards checksums that were never computed. For other virtual interfaces, the
-        // layers below are unknown.
+        // For virtual interfaces, the layers below are unknown.
         _ => false,
     }
 }
@@ -85,18 +94,32 @@ mod tests {
 
     // P13.4
     #[test]
-    fn auto_depends_on_other_checksums() {
-        let device = interface(InterfaceKind::Device);
-        let veth = interface(InterfaceKind::Veth);
-        let wants = |choice: Choice, link, on| choice.is_on_for(link, on);
-        assert!(!wants(Choice::Auto, LinkKind::Udp, Some(&device)));
-        assert!(!wants(Choice::Auto, LinkKind::Udp, None));
-        assert!(wants(Choice::Auto, LinkKind::Udp, Some(&veth)));
-        for on in [&device, &veth] {
-            assert!(wants(Choice::Auto, LinkKind::Packet, Some(on)));
-            assert!(wants(Choice::On, LinkKind::Udp, Some(on)));
-            assert!(!wants(Choice::Off, LinkKind::Packet, Some(on)));
+    fn auto_adds_checksums_to_raw_ethernet_only() {
+        let raw = [LinkKind::Packet, LinkKind::Xdp];
+        for (link, auto) in raw
+            .map(|link| (link, true))
+            .into_iter()
+            .chain([(LinkKind::Udp, false)])
+        {
+            assert_eq!(Choice::Auto.is_on_for(link), auto);
+            assert!(Choice::On.is_on_for(link));
+            assert!(!Choice::Off.is_on_for(link));
         }
+    }
+
+    #[test]
+    fn pages_are_lent_to_hardware_unless_set_otherwise() {
+        let (device, veth) = (InterfaceKind::Device, InterfaceKind::Veth);
+        let lends = |choice: Choice, kinds: &[InterfaceKind]| {
+            choice.may_lend(&kinds.iter().copied().map(interface).collect::<Vec<_>>())
+        };
+        assert!(lends(Choice::Auto, &[device]));
+        for others in [&[veth][..], &[device, veth], &[]] {
+            assert!(!lends(Choice::Auto, others));
+        }
+        assert!(lends(Choice::Off, &[veth]));
+        assert!(!lends(Choice::Off, &[]));
+        assert!(!lends(Choice::On, &[device]));
     }
 
     #[test]

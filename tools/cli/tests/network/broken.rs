@@ -37,21 +37,32 @@ use Breakage::{AsItWas, Repaired};
 /// Every path of a network. On raw Ethernet only Portolan can detect a corrupted frame.
 const SCENES: &[Scene] = &[
     // The system's check of UDP's checksum, alone and before the frame's own.
-    scene(
-        &["--path", "udp", "-o", "checksum=off"],
-        AsItWas,
-        "repaired",
-    ),
+    scene(&["--path", "udp", "-o", "checksum=on"], AsItWas, "repaired"),
     scene(&["--path", "udp"], AsItWas, "repaired"),
-    scene(&["--path", "udp"], Repaired, "bad checksum"),
     scene(
-        &["--path", "udp", "-o", "placement=speculative"],
+        &["--path", "udp", "-o", "checksum=on"],
+        Repaired,
+        "bad checksum",
+    ),
+    scene(
+        &[
+            "--path",
+            "udp",
+            "-o",
+            "checksum=on",
+            "-o",
+            "placement=speculative",
+        ],
         Repaired,
         "bad checksum",
     ),
     scene(&["--path", "packet"], AsItWas, "bad checksum"),
     scene(&["--path", "packet"], Repaired, "bad checksum"),
-    scene(&["--path", "auto"], Repaired, "bad checksum"),
+    scene(
+        &["--path", "auto", "-o", "checksum=on"],
+        Repaired,
+        "bad checksum",
+    ),
     scene(&["--path", "udp", "-o", "auth=aead"], AsItWas, "repaired"),
     scene(&["--path", "udp", "-o", "auth=aead"], Repaired, "bad seal"),
     scene(

@@ -441,7 +441,7 @@ fn a_buffer_may_be_used_again_when_its_send_has_ended() {
 
 #[test]
 fn two_pieces_may_be_used_again_when_their_send_has_ended() {
-    for checksum in ["off", "auto"] {
+    for checksum in ["off", "auto", "on"] {
         let counts = run_checked("pieces", "on", checksum);
         assert!(counts.iter().all(|count| *count == 0) || counts.iter().sum::<u64>() > total() / 2);
     }
@@ -459,7 +459,7 @@ fn pages_may_change_when_their_send_has_ended_under_loss_and_delay() {
     for role in ENDING_ROLES {
         run_role(role, "on");
     }
-    run_checked("endings", "on", "auto");
+    run_checked("endings", "on", "on");
 }
 
 #[test]
@@ -507,6 +507,7 @@ fn transfers_both_ways_share_a_connection() {
     run_role("both", "on");
     run_role("both", "auto");
     run_checked("both", "on", "auto");
+    run_checked("both", "on", "on");
 }
 
 #[test]

@@ -14,22 +14,9 @@ use portolan_link::pcap::Pcap;
 use portolan_link::shm::{Shm, ShmConfig};
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::xdp::{Xdp, XdpConfig};
-use portolan_link::{Interface, Link, LinkAddr, LinkKind};
+use portolan_link::{Link, LinkAddr, LinkKind};
 use portolan_proto::{LinkId, StreamUse};
 use portolan_wire::CheckedFrame;
-
-impl Plan {
-    /// Returns whether frames by a link of `kind` need checksums on any of the interfaces that they
-    /// may pass.
-    fn requires_sums(&self, kind: LinkKind, over: &[Interface]) -> bool {
-        match over {
-            [] => self.checksum.is_on_for(kind, None),
-            over => over
-                .iter()
-                .any(|over| self.checksum.is_on_for(kind, Some(over))),
-        }
-    }
-}
 
 impl Links {
     /// Opens the links of `plan`. An optional link may fail without an error.
@@ -53,14 +40,14 @@ impl Links {
         config.datagram_len = Some(CheckedFrame::datagram_len);
         let mut udp = Udp::open(&config)?;
         if plan.stream != StreamUse::Off {
-            let over_wire = usable.over.iter().any(|over| !over.loopback);
-            let sums = plan.requires_sums(LinkKind::Udp, &usable.over);
-            links.streams = Streams::open(&mut udp, &config, over_wire, sums)?;
+            let lends = plan.checksum.may_lend(&usable.over);
+            let sums = plan.checksum.is_on_for(LinkKind::Udp);
+            links.streams = Streams::open(&mut udp, &config, lends, sums)?;
         }
         let LinkAddr::Udp { socket } = udp.local_addr() else {
             return Ok(links);
         };
-        let checksum = |kind| plan.requires_sums(kind, &usable.over);
+        let checksum = |kind| plan.checksum.is_on_for(kind);
         let link = AnyLink::Other(wrap(udp, plan, job)?);
         links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
         if let (Some(raw), Some(interface)) = (plan.raw, &network.interface)
