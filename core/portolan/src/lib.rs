@@ -61,7 +61,7 @@ pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
 pub use directory::EndpointAddress;
-pub use endpoint::{ActiveMessage, Endpoint, EndpointConfig, RawAtomic};
+pub use endpoint::{ActiveMessage, Endpoint, EndpointConfig, PeerInserter, RawAtomic};
 pub use engine::{Context, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;

@@ -143,23 +143,35 @@ int portolan_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *e
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
+/* Passes a message to the callback of its tag. Messages are passed one at a time, also with several threads. */
 void portolan_on_message(void *user, uint8_t tag, const void *bytes, size_t len)
 {
-    portolan_module_t *module = user;
-    mca_btl_active_message_callback_t *trigger = mca_btl_base_active_message_trigger + tag;
-    mca_btl_base_segment_t segment = {
-        .seg_addr.pval = (void *) bytes,
-        .seg_len = len,
-    };
-    mca_btl_base_descriptor_t descriptor = {
-        .des_segments = &segment,
-        .des_segment_count = 1,
-    };
+    static mca_btl_base_segment_t segment;
+    const mca_btl_active_message_callback_t *trigger = mca_btl_base_active_message_trigger + tag;
+    mca_btl_base_module_t *btl = user;
 
     /* The table has no entry 255, and a peer of another version may use a tag that is not registered here. */
     if (OPAL_UNLIKELY(tag >= MCA_BTL_TAG_MAX || NULL == trigger->cbfunc)) {
         BTL_ERROR(("dropped a message of %zu bytes with the unknown tag %u", len, tag));
         return;
     }
-    trigger->cbfunc(&module->super, tag, &descriptor, trigger->cbdata);
+    segment.seg_addr.pval = (void *) bytes;
+    segment.seg_len = len;
+#if BTL_VERSION == 310
+    static mca_btl_base_descriptor_t descriptor = {
+        .des_segments = &segment,
+        .des_segment_count = 1,
+    };
+    trigger->cbfunc(btl, tag, &descriptor, trigger->cbdata);
+#else
+    /* Only components that lack remote memory need the sender's endpoint. */
+    mca_btl_base_receive_descriptor_t descriptor = {
+        .endpoint = NULL,
+        .des_segments = &segment,
+        .des_segment_count = 1,
+        .tag = tag,
+        .cbdata = trigger->cbdata,
+    };
+    trigger->cbfunc(btl, &descriptor);
+#endif
 }

@@ -3,12 +3,10 @@
 
 #![allow(unsafe_code, reason = "called from C, with memory of the component")]
 
-use crate::channel::{Channel, status_of_peer_failure};
+use crate::channel::{Channel, status_of_refusal};
+use crate::operation::{Change, Operation};
 use crate::types::*;
-use portolan::{
-    AtomicOp, Cookie, Datatype, EndpointAddress, Error, PeerIndex, RawAtomic, RawPiece, RawRemote,
-    Sent, SubmitError,
-};
+use portolan::{EndpointAddress, Error, PeerIndex, RawPiece, SubmitError};
 use portolan_ffi::{Codes, Failure, fenced, guard, last_error};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -80,7 +78,7 @@ pub unsafe extern "C" fn portolan_btl_close(btl: *mut portolan_btl_t) {
 pub unsafe extern "C" fn portolan_btl_address(btl: *const portolan_btl_t, address: *mut u8) {
     // SAFETY: the caller's promise.
     let (channel, own) = unsafe { (&*btl, &mut *address.cast::<[u8; 64]>()) };
-    own.copy_from_slice(channel.lock().address().as_bytes());
+    own.copy_from_slice(channel.address().as_bytes());
 }
 
 /// Adds the owner of an address as a peer. `peer` receives its number, which is the same for the same address.
@@ -97,7 +95,7 @@ pub unsafe extern "C" fn portolan_btl_insert(
         // SAFETY: the caller's promise.
         let (channel, bytes) = unsafe { (&*btl, &*address.cast::<[u8; 64]>()) };
         let address = EndpointAddress::from_bytes(bytes)?;
-        let index = channel.lock().insert(&address)?;
+        let index = channel.insert(address)?;
         // SAFETY: the caller's promise.
         unsafe { *peer = index.0 };
         Ok(PORTOLAN_BTL_OK)
@@ -112,7 +110,7 @@ pub unsafe extern "C" fn portolan_btl_insert(
 pub unsafe extern "C" fn portolan_btl_remove(btl: *const portolan_btl_t, peer: u32) {
     let _ = fenced::<_, Btl>(|| {
         // SAFETY: the caller's promise.
-        unsafe { &*btl }.lock().remove(PeerIndex(peer));
+        unsafe { (*btl).change(Change::Remove(PeerIndex(peer))) }?;
         Ok(())
     });
 }
@@ -135,7 +133,7 @@ pub unsafe extern "C" fn portolan_btl_inject(
     status(|| {
         // SAFETY: the caller's promise.
         let (channel, pieces) = unsafe { (&*btl, [slice(head, head_len), slice(body, body_len)]) };
-        channel.lock().inject_active(PeerIndex(peer), tag, pieces)?;
+        channel.inject(PeerIndex(peer), tag, pieces)?;
         Ok(PORTOLAN_BTL_DONE)
     })
 }
@@ -159,13 +157,14 @@ pub unsafe extern "C" fn portolan_btl_send(
             ptr: bytes.cast_mut().cast(),
             len,
         };
-        let (peer, cookie) = (PeerIndex(peer), Cookie::new(context));
+        let send = Operation::Send {
+            peer: PeerIndex(peer),
+            tag,
+            piece,
+            context,
+        };
         // SAFETY: the caller's promises.
-        let sent = unsafe { (*btl).lock().send_active(peer, tag, piece, cookie) }?;
-        Ok(match sent {
-            Sent::Done => PORTOLAN_BTL_DONE,
-            Sent::Pending => PORTOLAN_BTL_OK,
-        })
+        unsafe { (*btl).submit(send) }
     })
 }
 
@@ -199,7 +198,7 @@ pub unsafe extern "C" fn portolan_btl_register(
 pub unsafe extern "C" fn portolan_btl_deregister(btl: *const portolan_btl_t, key: u64) {
     let _ = fenced::<_, Btl>(|| {
         // SAFETY: the caller's promise.
-        unsafe { &*btl }.lock().deregister(key);
+        unsafe { (*btl).change(Change::Deregister(key)) }?;
         Ok(())
     });
 }
@@ -213,14 +212,8 @@ pub unsafe extern "C" fn portolan_btl_get(
     btl: *const portolan_btl_t,
     what: *const portolan_btl_transfer_t,
 ) -> c_int {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let (channel, what) = unsafe { (&*btl, &*what) };
-        let (peer, at, piece, cookie) = what.parts();
-        // SAFETY: the caller's promise.
-        unsafe { channel.lock().get(peer, at, &[piece], cookie) }?;
-        Ok(PORTOLAN_BTL_OK)
-    })
+    // SAFETY: the caller's promise.
+    status(|| unsafe { (*btl).submit(Operation::Get(*what)) })
 }
 
 /// Writes memory of a peer. A completion follows when the bytes have arrived.
@@ -232,14 +225,8 @@ pub unsafe extern "C" fn portolan_btl_put(
     btl: *const portolan_btl_t,
     what: *const portolan_btl_transfer_t,
 ) -> c_int {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let (channel, what) = unsafe { (&*btl, &*what) };
-        let (peer, at, piece, cookie) = what.parts();
-        // SAFETY: the caller's promise.
-        unsafe { channel.lock().put(peer, at, &[piece], None, cookie) }?;
-        Ok(PORTOLAN_BTL_OK)
-    })
+    // SAFETY: the caller's promise.
+    status(|| unsafe { (*btl).submit(Operation::Put(*what)) })
 }
 
 /// Changes a number in memory of a peer. A completion follows.
@@ -251,38 +238,8 @@ pub unsafe extern "C" fn portolan_btl_atomic(
     btl: *const portolan_btl_t,
     what: *const portolan_btl_atomic_t,
 ) -> c_int {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let (channel, what) = unsafe { (&*btl, &*what) };
-        let datatype = what.number.datatype();
-        let len = datatype.len();
-        let words = [what.operand.to_le_bytes(), what.compare.to_le_bytes()];
-        let mut operands = [0; 16];
-        operands[..len].copy_from_slice(&words[0][..len]);
-        operands[len..2 * len].copy_from_slice(&words[1][..len]);
-        let op = what.op.op();
-        let atomic = RawAtomic {
-            op,
-            datatype,
-            operands: &operands[..op.operands_len(len)],
-        };
-        let before = RawPiece {
-            ptr: what.before.cast(),
-            len,
-        };
-        let before: &[RawPiece] = match what.before.is_null() {
-            true => &[],
-            false => &[before],
-        };
-        let at = RawRemote {
-            addr: what.remote,
-            key: what.key,
-        };
-        let (peer, cookie) = (PeerIndex(what.peer), Cookie::new(what.context));
-        // SAFETY: the caller's promise.
-        unsafe { channel.lock().atomic(peer, at, &atomic, before, cookie) }?;
-        Ok(PORTOLAN_BTL_OK)
-    })
+    // SAFETY: the caller's promise.
+    status(|| unsafe { (*btl).submit(Operation::Atomic(*what)) })
 }
 
 /// Runs a turn of the endpoint and calls the callbacks. Returns the number of messages and completions. Returns 0
@@ -310,10 +267,7 @@ fn status(body: impl FnOnce() -> Result<c_int, SubmitError>) -> c_int {
 fn code_of(error: &SubmitError) -> c_int {
     match error {
         SubmitError::Again => PORTOLAN_BTL_AGAIN,
-        SubmitError::PeerGone(cause) => {
-            Failure::<Btl>::new(status_of_peer_failure(*cause), error.to_string()).record()
-        }
-        other => Failure::<Btl>::new(PORTOLAN_BTL_FAILED, other.to_string()).record(),
+        other => Failure::<Btl>::new(status_of_refusal(other), other.to_string()).record(),
     }
 }
 
@@ -325,53 +279,5 @@ unsafe fn slice<'a>(ptr: *const c_void, len: usize) -> &'a [u8] {
         0 => &[],
         // SAFETY: the caller's promise.
         _ => unsafe { std::slice::from_raw_parts(ptr.cast(), len) },
-    }
-}
-
-impl portolan_btl_transfer_t {
-    fn parts(&self) -> (PeerIndex, RawRemote, RawPiece, Cookie) {
-        let remote = RawRemote {
-            addr: self.remote,
-            key: self.key,
-        };
-        let local = RawPiece {
-            ptr: self.local.cast(),
-            len: self.len,
-        };
-        (
-            PeerIndex(self.peer),
-            remote,
-            local,
-            Cookie::new(self.context),
-        )
-    }
-}
-
-impl portolan_btl_op_t {
-    fn op(self) -> AtomicOp {
-        match self {
-            portolan_btl_op_t::PORTOLAN_BTL_ADD => AtomicOp::Sum,
-            portolan_btl_op_t::PORTOLAN_BTL_AND => AtomicOp::BitAnd,
-            portolan_btl_op_t::PORTOLAN_BTL_OR => AtomicOp::BitOr,
-            portolan_btl_op_t::PORTOLAN_BTL_XOR => AtomicOp::BitXor,
-            portolan_btl_op_t::PORTOLAN_BTL_LAND => AtomicOp::LogicalAnd,
-            portolan_btl_op_t::PORTOLAN_BTL_LOR => AtomicOp::LogicalOr,
-            portolan_btl_op_t::PORTOLAN_BTL_LXOR => AtomicOp::LogicalXor,
-            portolan_btl_op_t::PORTOLAN_BTL_SWAP => AtomicOp::Write,
-            portolan_btl_op_t::PORTOLAN_BTL_MIN => AtomicOp::Min,
-            portolan_btl_op_t::PORTOLAN_BTL_MAX => AtomicOp::Max,
-            portolan_btl_op_t::PORTOLAN_BTL_COMPARE_SWAP => AtomicOp::SwapIfEqual,
-        }
-    }
-}
-
-impl portolan_btl_number_t {
-    fn datatype(self) -> Datatype {
-        match self {
-            portolan_btl_number_t::PORTOLAN_BTL_INT32 => Datatype::I32,
-            portolan_btl_number_t::PORTOLAN_BTL_INT64 => Datatype::I64,
-            portolan_btl_number_t::PORTOLAN_BTL_FLOAT => Datatype::F32,
-            portolan_btl_number_t::PORTOLAN_BTL_DOUBLE => Datatype::F64,
-        }
     }
 }

@@ -5,11 +5,12 @@
 //! and macros that change with its version. It uses only the functions of [`calls`]. This crate uses nothing of
 //! Open MPI.
 //!
-//! The one invariant: hooks run without the lock of the endpoint, so they may call every function here.
+//! The one invariant: hooks may call every function here except the one that closes the endpoint.
 
 #![warn(missing_docs)]
 
 pub mod calls;
 mod channel;
 mod mailbox;
+mod operation;
 pub mod types;

@@ -58,8 +58,23 @@ pub struct Endpoint {
     regions: HashMap<u64, OpId>,
     /// Removed peers that are not forgotten yet.
     removed_peers: Vec<RemovedPeer>,
-    /// Buffer that joins the two pieces of a short active message.
-    joined: Vec<u8>,
+}
+
+/// Inserts peers of an endpoint that is in use, for example from its hook of active messages.
+#[derive(Clone)]
+pub struct PeerInserter(Arc<Directory>);
+
+impl PeerInserter {
+    /// Inserts the owner of `address` as a peer and returns its number. A call of [`Endpoint::insert`] with the same
+    /// address must follow before the number is used. It returns the same number, except if the peer was removed and
+    /// its session has ended.
+    ///
+    /// # Errors
+    /// [`Error::TooManyPeers`].
+    pub fn insert(&self, address: &EndpointAddress) -> Result<PeerIndex, Error> {
+        let peer = self.0.insert(address).ok_or(Error::TooManyPeers)?;
+        Ok(PeerIndex(peer.0))
+    }
 }
 
 impl Endpoint {
@@ -83,6 +98,12 @@ impl Endpoint {
             self.engine.enter().register_fresh();
         }
         Ok(PeerIndex(peer.0))
+    }
+
+    /// Returns a handle that inserts peers during other calls of this endpoint.
+    #[must_use]
+    pub fn inserter(&self) -> PeerInserter {
+        PeerInserter(Arc::clone(&self.directory))
     }
 
     /// Returns `true` in a child that was forked after the endpoint was opened. The child cannot

@@ -78,7 +78,6 @@ impl Endpoint {
             armed_at: None,
             regions: HashMap::new(),
             removed_peers: Vec::new(),
-            joined: Vec::new(),
         })
     }
 }
