@@ -81,6 +81,25 @@ pub fn heavy_own() {
     }
 }
 
+/// Begins both registrations in threads of their own, if the process has several threads.
+///
+/// In such a process the kernel waits for a grace period at each registration, up to 20 ms. Those of both, and that
+/// of a packet ring, then pass at the same time. A later [`register`] or [`register_own`] waits for the result.
+#[cfg(not(loom))]
+pub fn register_ahead() {
+    use std::os::unix::fs::MetadataExt;
+    // A process with one thread registers at once. Directories have two links and one for each directory in them.
+    let has_threads = std::fs::metadata("/proc/self/task").is_ok_and(|task| task.nlink() > 3);
+    if has_threads {
+        for registration in [register, register_own] {
+            // Without a thread it is made when it is needed.
+            let _ = std::thread::Builder::new()
+                .name("portolan-fence".to_owned())
+                .spawn(registration);
+        }
+    }
+}
+
 /// Issues a full fence in this thread only.
 #[inline]
 pub fn full() {

@@ -16,6 +16,7 @@ use crate::start::{self, new_core, random};
 use crate::table::Table;
 use portolan_link::ShmConfig;
 use portolan_link::shm::OpenConfig;
+use portolan_sys::barrier;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,7 @@ impl Endpoint {
     /// setting, [`Error::Launch`] for an unknown variable.
     pub fn open(config: &EndpointConfig) -> Result<Endpoint, Error> {
         check_env()?;
+        barrier::register_ahead();
         let token = random()?;
         let key = endpoint_key(&token);
         let job = standalone(config)?;
