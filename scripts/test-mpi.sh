@@ -18,6 +18,8 @@
 # - broker: an ordinary user over raw Ethernet;
 # - npb: the programs of examples/npb;
 # - apps: HPCC, NetPIPE and LAMMPS of Debian, with its Open MPI;
+# - futures: the tests of mpi4py.futures;
+# - fft: transforms by mpi4py-fft, with Debian's Open MPI;
 # - profile-apps: the same under portolan profile, and NetPIPE also with Debian's MPICH;
 # - mpi4py: its test suite.
 # PROFILE (release, or debug) selects the build under test; VIA (btl, the default, or ofi) the
@@ -34,7 +36,7 @@ source "$(dirname "$0")/lib.sh"
 
 mpis=("$@")
 [[ ${#mpis[@]} -gt 0 ]] || mpis=(openmpi4 openmpi5 mpich)
-read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive dynamic flood broker npb apps profile-apps mpi4py}"
+read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive dynamic flood broker npb apps futures fft profile-apps mpi4py}"
 
 source scripts/mpi/common.sh
 # Listed one by one, so that shellcheck follows.
@@ -49,6 +51,7 @@ source scripts/mpi/flood.sh
 source scripts/mpi/broker.sh
 source scripts/mpi/npb.sh
 source scripts/mpi/apps.sh
+source scripts/mpi/python.sh
 source scripts/mpi/profile-apps.sh
 source scripts/mpi/mpi4py.sh
 
@@ -59,7 +62,7 @@ is_wanted() {
 check_build
 lab_up
 if is_wanted pingpong; then pingpong; fi
-if is_wanted mpi4py; then fetch_tests; fi
+if is_wanted mpi4py || is_wanted futures; then fetch_tests; fi
 for mpi in "${mpis[@]}"; do
     if ! prepare "$mpi"; then
         skipped "$mpi could not be installed"
@@ -75,6 +78,8 @@ for mpi in "${mpis[@]}"; do
     if is_wanted broker; then broker "$mpi"; fi
     if is_wanted npb; then npb "$mpi"; fi
     if is_wanted apps && [[ $mpi == openmpi4 ]]; then apps; fi
+    if is_wanted futures; then futures "$mpi"; fi
+    if is_wanted fft && [[ $mpi == openmpi4 ]]; then fft; fi
     if is_wanted profile-apps && [[ $mpi == openmpi4 ]]; then profile_apps; fi
     if is_wanted mpi4py; then suite "$mpi"; fi
 done
