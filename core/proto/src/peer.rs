@@ -205,6 +205,12 @@ impl Peer {
         self.session.is_up() && self.session.failure().is_none()
     }
 
+    /// Returns true if frames with this session token are accepted.
+    #[inline]
+    pub(crate) fn is_open_as(&self, token: u64) -> bool {
+        self.session.token_mine() == token && self.is_open()
+    }
+
     /// Returns the time of the last frame from this peer.
     pub(crate) fn last_seen(&self) -> Instant {
         self.last_seen

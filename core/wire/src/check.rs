@@ -14,7 +14,7 @@
 
 use crate::field::{u16_at, u64_at};
 use crate::frame::{CHECKED, FRAME_LEN_AT};
-use crate::{FRAME_HEADER_LEN, FrameHeader, Malformed, VERSION};
+use crate::{FRAME_HEADER_LEN, Malformed, VERSION};
 
 /// Length in bytes of the checksum header. The frame header after it stays aligned.
 pub const CHECK_LEN: usize = 8;
@@ -35,6 +35,7 @@ impl Sum {
     /// Bits of a sum that are transmitted.
     pub const MASK: u64 = (1 << 48) - 1;
 
+    #[inline]
     fn parse(front: &[u8]) -> Sum {
         Sum {
             head_len: front[1],
@@ -78,16 +79,15 @@ impl<'a> CheckedFrame<'a> {
         if bytes.len() < CHECK_LEN + FRAME_HEADER_LEN {
             return Err(Malformed::Truncated);
         }
-        if bytes[0] != FRONT {
+        let (front, frame) = bytes.split_at(CHECK_LEN);
+        if front[0] != FRONT || frame[1] & CHECKED == 0 {
             return Err(Malformed::Field);
         }
-        let (header, frame) = FrameHeader::parse(&bytes[CHECK_LEN..])?;
-        if !header.checked {
-            return Err(Malformed::Field);
-        }
+        // The other fields are checked with the frame, after its sum.
+        let frame = stated_len(frame).and_then(|len| frame.get(..len));
         Ok(CheckedFrame {
-            frame,
-            sum: Sum::parse(bytes),
+            frame: frame.ok_or(Malformed::Length)?,
+            sum: Sum::parse(front),
         })
     }
 
@@ -98,12 +98,7 @@ impl<'a> CheckedFrame<'a> {
     #[must_use]
     pub fn datagram_len(bytes: &[u8]) -> Option<usize> {
         let front_len = if Self::has_sum(bytes) { CHECK_LEN } else { 0 };
-        let head = bytes.get(front_len..)?;
-        if head.len() < FRAME_HEADER_LEN || head[0] >> 4 != VERSION {
-            return None;
-        }
-        let frame_len = usize::from(u16_at(head, FRAME_LEN_AT));
-        (frame_len >= FRAME_HEADER_LEN).then_some(front_len + frame_len)
+        Some(front_len + stated_len(bytes.get(front_len..)?)?)
     }
 
     /// Returns the bytes after the checksum header of `head`, and the sum; `None` if it has none.
@@ -123,9 +118,21 @@ impl<'a> CheckedFrame<'a> {
     }
 }
 
+/// Returns the length that a frame states; `None` if `head` is too short for a frame header, or is
+/// not one.
+#[inline]
+fn stated_len(head: &[u8]) -> Option<usize> {
+    if head.len() < FRAME_HEADER_LEN || head[0] >> 4 != VERSION {
+        return None;
+    }
+    let len = usize::from(u16_at(head, FRAME_LEN_AT));
+    (len >= FRAME_HEADER_LEN).then_some(len)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FrameHeader;
     use crate::FrameKind;
     use crate::field::put;
 

@@ -44,6 +44,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
+    #[inline]
     fn from_nibble(nibble: u8) -> Result<Self, Malformed> {
         Ok(match nibble {
             1 => FrameKind::Data,
@@ -55,6 +56,16 @@ impl FrameKind {
             // P1.4
             other => return Err(Malformed::FrameKind(other)),
         })
+    }
+
+    /// Returns true for frames of a session with contents: records or a fragment.
+    #[inline]
+    #[must_use]
+    pub fn has_contents(self) -> bool {
+        matches!(
+            self,
+            FrameKind::Data | FrameKind::Unnumbered | FrameKind::Bulk
+        )
     }
 
     fn nibble(self) -> u8 {

@@ -132,18 +132,17 @@ impl Core {
         }
     }
 
+    /// Returns true if long messages are being received, so bulk frames may be expected.
+    #[inline]
+    #[must_use]
+    pub fn expects_bulk(&self) -> bool {
+        self.sh.transfers.has_rx()
+    }
+
     /// Returns the bulk frames that `link` most likely receives next. They are of the transfer that
     /// followed the present one last time, else of the present one, else of a granted one. Call it
     /// before each batch of frames is received. Their destination contains nothing of value yet.
-    #[inline]
     pub fn expected_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
-        match self.sh.transfers.has_rx() {
-            true => self.predict_run(link),
-            false => None,
-        }
-    }
-
-    fn predict_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
         let (peer, run) = self.sh.transfers.expected_run(link)?;
         let peer = self.peers[peer.index()].as_ref()?;
         let checked = peer.paths().get(link)?.is_checked();

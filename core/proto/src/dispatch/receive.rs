@@ -2,15 +2,17 @@
 //! Receiving: parses frames and passes their records to the mechanisms. A bad frame is counted by
 //! its drop reason and discarded.
 
-use super::list;
+use super::{PendingCounts, list, list_for_ack};
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::DELAY_UNKNOWN;
 use crate::path::Contents;
 use crate::path::failover::TIMEOUTS;
 use crate::path::refragment::PART_HEADER_LEN;
+use crate::peer::Peer;
 use crate::session::token_index;
 use crate::shared::Shared;
 use crate::{Admitted, Cause, Core, DropReason, Instant, LinkId, PeerId};
+use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::{
     Ack, BULK_HEADER_LEN, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Marks, Record,
@@ -43,12 +45,15 @@ impl Core {
     /// Performs the first half of [`Core::handle_frame`]: checks the header and records the packet
     /// number. Returns `None` if only events remain. Between the halves, [`Core::take_message`] may
     /// take messages.
+    #[inline(always)]
     pub fn admit(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<Admitted> {
-        self.on_datagram(now, link, bytes, bytes.len())
-            .unwrap_or_else(|reason| {
+        match self.on_datagram(now, link, bytes, bytes.len()) {
+            Ok(admitted) => admitted,
+            Err(reason) => {
                 self.sh.ctx.drop_for(reason);
                 None
-            })
+            }
+        }
     }
 
     /// Performs the first half of [`Core::handle_lossless`].
@@ -142,6 +147,7 @@ impl Core {
 
     /// Handles a datagram of `total_len` bytes. If `bytes` is only its header, the payload is
     /// already in its final place.
+    #[inline(always)]
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
@@ -150,23 +156,89 @@ impl Core {
         total_len: usize,
     ) -> Result<Option<Admitted>, DropReason> {
         let header = FrameHeader::parse_head(bytes, total_len)?;
-        let frame_len = usize::from(header.frame_len);
-        let frame = &bytes[..frame_len.min(bytes.len())];
+        let frame = &bytes[..bytes.len().min(header.frame_len.into())];
+        let Core {
+            peers,
+            sh,
+            ready,
+            timed,
+            pending_counts,
+            ..
+        } = self;
+        // P2.3
+        let peer = match peers.get_mut(token_index(header.session)) {
+            Some(Some(peer)) if peer.is_open_as(header.session) => &mut **peer,
+            _ => return self.on_rare_frame(now, link, (&header, frame), (bytes, total_len)),
+        };
+        let from = peer.id();
+        let kind = header.kind;
+        let reliable = kind == FrameKind::Data;
+        // P3.10
+        let is_refused = reliable && may_hold(peer, sh) && must_hold(peer, sh, frame);
+        let path = match peer.paths_mut().get_mut(link) {
+            // P13.3
+            Some(path) if path.takes(header.checked) && kind.has_contents() => path,
+            _ => return self.on_rare_frame(now, link, (&header, frame), (bytes, total_len)),
+        };
+        if kind != FrameKind::Unnumbered {
+            // P3.2
+            let number = (header.packet_num, header.attempt);
+            if let Err(reason) = path.check_num(now, number.0, number.1) {
+                return Err(self.on_bad_number(now, from, header.attempt, reason));
+            }
+            if is_refused {
+                peer.on_activity(now);
+                let (lanes, env) = &mut peer.lanes(sh);
+                lanes.on_refused(now, env);
+                return Err(DropReason::NoMemory);
+            }
+            let ack = match reliable && !Fragment::is_at(frame, FRAME_HEADER_LEN) {
+                true => sh.ctx.ack_times(),
+                false => sh.ctx.bulk_ack_times(),
+            };
+            match path.on_numbered(now, number, ack) {
+                true => list_for_ack(ready, timed, peer),
+                false => list_for_later(timed, pending_counts, peer),
+            }
+        }
+        peer.on_activity(now);
+        sh.ctx.counters_mut().frames_received += 1;
+        if kind == FrameKind::Bulk {
+            self.on_bulk(from, link, frame, header.frame_len.into())?;
+            self.after_records(from);
+            return Ok(None);
+        }
+        Ok(Some(Admitted {
+            from,
+            link,
+            reliable,
+            at: FRAME_HEADER_LEN,
+            total_len: frame.len(),
+        }))
+    }
+
+    /// Handles a frame that opens or closes a session, or that no open session accepts.
+    #[cold]
+    fn on_rare_frame(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        (header, frame): (&FrameHeader, &[u8]),
+        (bytes, total_len): (&[u8], usize),
+    ) -> Result<Option<Admitted>, DropReason> {
         if matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck) {
-            if self.on_handshake(now, link, &header, frame)? {
+            if self.on_handshake(now, link, header, frame)? {
                 self.sh.ctx.counters_mut().frames_received += 1;
             }
             return Ok(None);
         }
-        // P2.3
-        let index = token_index(header.session);
-        let peer = match self.peers.get_mut(index) {
+        let peer = match self.peers.get_mut(token_index(header.session)) {
             Some(Some(peer)) if peer.session().token_mine() == header.session => &mut **peer,
-            _ => return self.on_unknown_session(now, link, bytes, total_len),
+            _ => return self.on_unknown_session(now, link, header, (bytes, total_len)),
         };
         let from = peer.id();
-        // P13.3
         let path = peer.paths().get(link);
+        // P13.3
         if path.is_some_and(|path| !path.takes(header.checked)) {
             return Err(DropReason::Unchecked);
         }
@@ -183,117 +255,59 @@ impl Core {
             return Err(DropReason::StaleSession);
         }
         peer.on_activity(now);
-        match header.kind {
-            _ if !has_path => return Err(DropReason::NoPath),
-            FrameKind::Unnumbered => {}
-            FrameKind::Reset => {
-                self.sh.ctx.counters_mut().frames_received += 1;
-                self.fail_peer(from, Cause::Closed);
-                return Ok(None);
-            }
-            FrameKind::Data | FrameKind::Bulk => {
-                self.on_numbered(now, (from, link), &header, frame)?;
-            }
-            _ => return Err(DropReason::Misplaced),
+        if !has_path {
+            return Err(DropReason::NoPath);
         }
+        debug_assert_eq!(header.kind, FrameKind::Reset, "others are not rare");
         self.sh.ctx.counters_mut().frames_received += 1;
-        if header.kind == FrameKind::Bulk {
-            self.on_bulk(from, link, frame, frame_len)?;
-            self.after_records(from);
-            return Ok(None);
-        }
-        Ok(Some(Admitted {
-            from,
-            link,
-            reliable: header.kind == FrameKind::Data,
-            at: FRAME_HEADER_LEN,
-            total_len: frame.len(),
-        }))
+        self.fail_peer(from, Cause::Closed);
+        Ok(None)
     }
 
-    /// Records the number of a frame, and that an acknowledgement is pending. `P3.2`, `P3.10`
-    #[inline]
-    fn on_numbered(
+    /// Handles a number that has arrived, or is beyond the window.
+    #[cold]
+    fn on_bad_number(
         &mut self,
         now: Instant,
-        (from, link): (PeerId, LinkId),
-        header: &FrameHeader,
-        frame: &[u8],
-    ) -> Result<(), DropReason> {
-        let Core {
-            peers,
-            sh,
-            ready,
-            timed,
-            pending_counts,
-            ..
-        } = self;
-        let Some(Some(peer)) = peers.get_mut(from.index()) else {
-            return Err(DropReason::StaleSession);
+        from: PeerId,
+        attempt: u8,
+        reason: DropReason,
+    ) -> DropReason {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return reason;
         };
-        let (num, attempt) = (header.packet_num, header.attempt);
-        let refused = header.kind == FrameKind::Data && sh.is_full() && {
-            let (lanes, env) = &mut peer.lanes(sh);
-            lanes.must_hold(env, frame)
-        };
-        let path = peer.paths_mut().get_mut(link).ok_or(DropReason::NoPath)?;
-        if let Err(reason) = path.check_num(now, num, attempt) {
-            if reason == DropReason::Duplicate {
-                // P6.7: earlier acknowledgements of this frame were lost.
-                if u32::from(attempt) >= TIMEOUTS {
-                    peer.paths_mut().suspect(now);
-                }
-                list(ready, timed, peer);
+        peer.on_activity(now);
+        if reason == DropReason::Duplicate {
+            // P6.7: earlier acknowledgements of this frame were lost.
+            if u32::from(attempt) >= TIMEOUTS {
+                peer.paths_mut().suspect(now);
             }
-            return Err(reason);
+            list(&mut self.ready, &mut self.timed, peer);
         }
-        if refused {
-            let (lanes, env) = &mut peer.lanes(sh);
-            lanes.on_refused(now, env);
-            return Err(DropReason::NoMemory);
-        }
-        let ack = match header.kind {
-            FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => sh.ctx.ack_times(),
-            _ => sh.ctx.bulk_ack_times(),
-        };
-        match path.on_numbered(now, (num, attempt), ack) {
-            true => list(ready, timed, peer),
-            false => {
-                pending_counts.update(peer.note_unacknowledged());
-                if peer.mark_timed() {
-                    timed.push(from);
-                }
-            }
-        }
-        Ok(())
+        reason
     }
 
     /// Schedules an acknowledgement, at once or after a delay, even if the program makes no further
     /// call.
     #[inline]
     pub(super) fn schedule_ack(&mut self, from: PeerId, at_once: bool) {
-        if at_once {
-            return self.touch(from);
-        }
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return;
         };
-        self.pending_counts.update(peer.note_unacknowledged());
-        if peer.mark_timed() {
-            self.timed.push(from);
+        if at_once {
+            return list_for_ack(&mut self.ready, &mut self.timed, peer);
         }
+        list_for_later(&mut self.timed, &mut self.pending_counts, peer);
     }
 
-    /// Handles a frame that belongs to no open session; its sender may be dormant here.
-    #[cold]
+    /// Handles a frame that belongs to no session; its sender may be dormant here.
     fn on_unknown_session(
         &mut self,
         now: Instant,
         link: LinkId,
-        bytes: &[u8],
-        total_len: usize,
+        header: &FrameHeader,
+        (bytes, total_len): (&[u8], usize),
     ) -> Result<Option<Admitted>, DropReason> {
-        let header = FrameHeader::parse_head(bytes, total_len)?;
         let index = narrow(token_index(header.session));
         let ids = self.session_ids(PeerId(index));
         if ids.is_none_or(|ids| ids.mine.1 != header.session) || !self.revive(PeerId(index)) {
@@ -460,6 +474,28 @@ impl Core {
             self.sh.ctx.counters_mut().frames_marked += u64::from(count);
         }
     }
+}
+
+/// Puts a peer into the list of timed peers, because an acknowledgement is due later.
+#[inline]
+fn list_for_later(timed: &mut Vec<PeerId>, counts: &mut PendingCounts, peer: &mut Peer) {
+    counts.update(peer.note_unacknowledged());
+    if peer.mark_timed() {
+        timed.push(peer.id());
+    }
+}
+
+/// Returns true if memory may be exhausted, and messages of the peer use some of it.
+#[inline]
+fn may_hold(peer: &mut Peer, sh: &Shared) -> bool {
+    (peer.lanes_mut().has_outstanding() || sh.held.orphaned_len() > 0) && sh.is_full()
+}
+
+/// Returns true if a frame brings a message that would have to be held.
+#[cold]
+fn must_hold(peer: &mut Peer, sh: &mut Shared, frame: &[u8]) -> bool {
+    let (lanes, env) = &mut peer.lanes(sh);
+    lanes.must_hold(env, frame)
 }
 
 /// Returns true if a frame without a number may carry the record. `P3.11`, `P3.14`, `P5.11`, `P7.2`

@@ -5,7 +5,7 @@
 //! If a shortcut does not apply, it returns `None` and changes nothing, and the general path
 //! handles the message.
 
-use super::list;
+use super::list_for_credit;
 use crate::base::credit::charge;
 use crate::matching::Matching;
 use crate::matching::match_list::Fitting;
@@ -228,7 +228,8 @@ impl Core {
         }
         self.sh.ctx.count_received(len as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
-            list(&mut self.ready, &mut self.timed, state);
+            let credit_len = self.sh.ctx.credit_len();
+            list_for_credit(&mut self.ready, &mut self.timed, state, credit_len);
         }
         Some((state, len))
     }
@@ -367,7 +368,7 @@ impl Core {
         }
         self.sh.ctx.count_received(payload.len() as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
-            self.touch(frame.from);
+            self.touch_for_credit(frame.from);
         }
         Some((dest, payload))
     }
@@ -383,7 +384,7 @@ impl Core {
         let to = Address::of(message);
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         if lanes.hold_next(env, message.lane, &to, (held, bytes.len())) {
-            self.touch(from);
+            self.touch_for_credit(from);
         }
     }
 }

@@ -98,7 +98,7 @@ impl Core {
             return;
         };
         if state.has_tx() {
-            return self.touch(peer);
+            return self.touch_for_credit(peer);
         }
         if state.mark_timed() {
             self.timed.push(peer);

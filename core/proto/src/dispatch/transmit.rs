@@ -131,7 +131,7 @@ impl Core {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         self.release_sent();
-        while let Some(&id) = self.ready.front() {
+        while let Some(&id) = self.ready.queue.front() {
             let Core {
                 peers,
                 sh,
@@ -151,8 +151,9 @@ impl Core {
                 }
                 pending_counts.update(peer.update_pending_work());
             }
-            self.ready.pop_front();
+            self.ready.queue.pop_front();
         }
+        self.ready.is_urgent = false;
         None
     }
 
@@ -160,14 +161,14 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn next_peer(&self) -> Option<PeerId> {
-        self.ready.front().copied()
+        self.ready.queue.front().copied()
     }
 
     /// Moves the peer of the last transmit behind all other peers that have something to send.
     #[inline]
     pub fn yield_peer(&mut self) {
-        if self.ready.len() > 1 {
-            self.ready.rotate_left(1);
+        if self.ready.queue.len() > 1 {
+            self.ready.queue.rotate_left(1);
         }
     }
 
@@ -176,7 +177,7 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn pending_work(&self) -> PendingWork {
-        if self.ready.is_empty() && self.pending_counts.any == 0 {
+        if self.ready.queue.is_empty() && self.pending_counts.any == 0 {
             return PendingWork::None;
         }
         let waits = self.pending_counts.unsent > 0
@@ -198,19 +199,25 @@ impl Core {
     }
 
     /// Returns true if anything to send must not wait for the program's next call: everything
-    /// except acknowledgements that the sender does not need yet.
+    /// except acknowledgements and credit that the sender does not need yet.
+    #[inline]
     #[must_use]
     pub fn has_urgent_tx(&self) -> bool {
+        debug_assert!(
+            self.ready.is_urgent || !self.has_urgent_peer(),
+            "a peer was not listed as urgent"
+        );
+        self.ready.is_urgent
+    }
+
+    /// Checks all listed peers for anything that must not wait.
+    fn has_urgent_peer(&self) -> bool {
         let credit_len = self.sh.ctx.credit_len();
-        let is_urgent = |id: &PeerId| match self.peers.get(id.index()) {
+        let mut listed = self.ready.queue.iter();
+        listed.any(|id| match self.peers.get(id.index()) {
             Some(Some(peer)) => peer.has_urgent_tx(credit_len),
             _ => false,
-        };
-        // The list usually has at most one peer.
-        match self.ready.front() {
-            None => false,
-            Some(first) => is_urgent(first) || self.ready.iter().skip(1).any(is_urgent),
-        }
+        })
     }
 
     /// Reports that the link had no room for the last transmit. It is returned again after

@@ -88,6 +88,12 @@ impl Lanes {
         self.rx[lane.index()].has_undelivered(port)
     }
 
+    /// Returns true if the peer has used credit for messages that are not consumed.
+    #[inline]
+    pub(crate) fn has_outstanding(&self) -> bool {
+        self.rx.iter().any(|lane| lane.outstanding() > 0)
+    }
+
     /// Returns true if `seq` is the next message of the lane and its cost `charge` is within the
     /// credit.
     #[inline]

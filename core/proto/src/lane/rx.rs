@@ -184,6 +184,7 @@ impl LaneRx {
 
     /// Returns the credit that the peer has used for messages not consumed: early, unread or
     /// incomplete.
+    #[inline]
     pub(super) fn outstanding(&self) -> u32 {
         self.arrived.wrapping_sub(self.consumed)
     }

@@ -34,7 +34,10 @@ pub(crate) const ACK_ROOM: usize = ACK_FIXED_LEN + 16 * 8;
 pub(crate) struct RxWindow {
     /// Lowest number that has not arrived.
     base: u32,
-    /// Bitmap words; bit `i` of word `k` stands for `(base & !63) + 64 k + i`. Never empty.
+    /// Number after the highest that has arrived; `base` while there is no gap.
+    end: u32,
+    /// Bitmap words; bit `i` of word `k` stands for `(base & !63) + 64 k + i`. Only valid, and never
+    /// empty, while there is a gap.
     words: VecDeque<u64>,
     /// Number of packet numbers from `base` on that are accepted.
     span: u32,
@@ -75,9 +78,7 @@ impl RxWindow {
     }
 
     pub(crate) fn restore(&mut self, memory: RxMemory) {
-        self.base = memory.base;
-        // Bits below the base mark numbers that have arrived.
-        self.words = VecDeque::from([(1 << (memory.base & 63)) - 1]);
+        (self.base, self.end) = (memory.base, memory.base);
         self.last_num = memory.last_num;
         self.last_attempt = memory.last_attempt;
         self.last_at = memory.last_at;
@@ -87,7 +88,8 @@ impl RxWindow {
     pub(crate) fn new(window_frames: u16) -> Self {
         RxWindow {
             base: 0,
-            words: VecDeque::from([0]),
+            end: 0,
+            words: VecDeque::new(),
             span: number_span(u32::from(window_frames)),
             last_num: 0,
             last_attempt: 0,
@@ -112,12 +114,20 @@ impl RxWindow {
         if num == self.base {
             return Ok(());
         }
+        self.check_apart(num)
+    }
+
+    #[cold]
+    fn check_apart(&self, num: u32) -> Result<(), DropReason> {
         let ahead = num.wrapping_sub(self.base);
         if ahead >= 1 << 31 {
             return Err(DropReason::Duplicate);
         }
         if ahead >= self.span {
             return Err(DropReason::BeyondWindow);
+        }
+        if num.wrapping_sub(self.end) < 1 << 31 {
+            return Ok(());
         }
         let (word, bit) = self.place(num);
         match self.words.get(word) {
@@ -129,8 +139,9 @@ impl RxWindow {
     /// Records `num`, which [`RxWindow::check`] has accepted.
     #[inline]
     pub(crate) fn insert(&mut self, now: Instant, num: u32, attempt: u8) {
-        if num == self.base && !self.has_gap() {
-            self.set_base(num.wrapping_add(1));
+        if num == self.end && !self.has_gap() {
+            self.end = num.wrapping_add(1);
+            self.base = self.end;
         } else {
             self.insert_apart(num);
         }
@@ -142,29 +153,17 @@ impl RxWindow {
 
     /// Records a number behind a gap, or one that fills a gap.
     fn insert_apart(&mut self, num: u32) {
-        let ahead = num.wrapping_sub(self.end());
+        let ahead = num.wrapping_sub(self.end);
         self.has_new_gap |= ahead > 0 && ahead < 1 << 31;
-        let (word, bit) = self.place(num);
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
-        }
-        self.words[word] |= 1 << bit;
+        self.set_bits(num, 1);
         self.advance();
-    }
-
-    /// Records all numbers before `end`. Nothing after them has arrived.
-    #[inline]
-    fn set_base(&mut self, end: u32) {
-        self.base = end;
-        // Bits below the base mark numbers that have arrived.
-        self.words[0] = (1 << (end & 63)) - 1;
     }
 
     /// Returns how many numbers from `num` on may be recorded by [`RxWindow::insert_run`]: none if
     /// `num` or a later one has arrived. `P3.2`
     #[inline]
     pub(crate) fn run_max(&self, num: u32) -> u32 {
-        if num.wrapping_sub(self.end()) >= 1 << 31 {
+        if num.wrapping_sub(self.end) >= 1 << 31 {
             return 0;
         }
         let ahead = num.wrapping_sub(self.base);
@@ -175,9 +174,10 @@ impl RxWindow {
     #[inline]
     pub(crate) fn insert_run(&mut self, now: Instant, first: u32, count: u32, attempt: u8) {
         let end = first.wrapping_add(count);
-        self.has_new_gap |= first != self.end();
+        self.has_new_gap |= first != self.end;
         if first == self.base {
-            self.set_base(end);
+            // Nothing after them has arrived.
+            (self.base, self.end) = (end, end);
         } else {
             self.set_bits(first, count);
         }
@@ -187,8 +187,17 @@ impl RxWindow {
         self.unacked_count += count;
     }
 
-    /// Records numbers behind a gap, one word at a time.
+    /// Records numbers behind a gap, or in one, one word at a time.
     fn set_bits(&mut self, first: u32, count: u32) {
+        if !self.has_gap() {
+            self.words.clear();
+            // Bits below the base mark numbers that have arrived.
+            self.words.push_back((1 << (self.base & 63)) - 1);
+        }
+        let end = first.wrapping_add(count);
+        if end.wrapping_sub(self.end) < 1 << 31 {
+            self.end = end;
+        }
         let (mut word, mut bit) = self.place(first);
         let mut left = count;
         while left > 0 {
@@ -224,7 +233,7 @@ impl RxWindow {
     /// Returns true if a number above `base` has arrived.
     #[inline]
     pub(crate) fn has_gap(&self) -> bool {
-        self.words.len() > 1 || self.words[0] >> (self.base & 63) != 0
+        self.end != self.base
     }
 
     #[inline]
@@ -317,29 +326,16 @@ impl RxWindow {
         ((at / 64) as usize, at % 64)
     }
 
-    /// Returns the number after the highest that has arrived.
-    #[inline]
-    fn end(&self) -> u32 {
-        let count: u32 = narrow(self.words.len());
-        let unused = self.words[self.words.len() - 1].leading_zeros();
-        (self.base & !63)
-            .wrapping_add(count.wrapping_mul(64))
-            .wrapping_sub(unused)
-    }
-
-    #[inline]
+    /// Moves `base` to the lowest number that has not arrived.
     fn advance(&mut self) {
-        loop {
-            let run = self.words[0].trailing_ones();
+        while let Some(word) = self.words.front() {
+            let run = word.trailing_ones();
             self.base = (self.base & !63).wrapping_add(run);
             if run < 64 {
                 return;
             }
             // `base` moved on to the next word.
             self.words.pop_front();
-            if self.words.is_empty() {
-                self.words.push_back(0);
-            }
         }
     }
 
@@ -401,7 +397,7 @@ mod tests {
         random: u64,
     ) {
         let end = model.last().map_or(0, |last| last + 1);
-        assert_eq!(window.end(), start.wrapping_add(end));
+        assert_eq!(window.end, start.wrapping_add(end));
         if end > 0 {
             assert_eq!(
                 window.run_max(start.wrapping_add(end - 1)),
@@ -429,8 +425,7 @@ mod tests {
     #[test]
     fn bitmap_agrees_with_a_set_across_wrap_of_numbers() {
         let mut window = RxWindow::new(1024);
-        window.base = u32::MAX - 70;
-        window.words = VecDeque::from([u64::MAX >> (64 - (window.base & 63))]);
+        (window.base, window.end) = (u32::MAX - 70, u32::MAX - 70);
         let start = window.base;
         let mut model = BTreeSet::new();
         let mut state = 12_345u64;
