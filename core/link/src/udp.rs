@@ -131,6 +131,8 @@ pub struct Udp {
     notices: VecDeque<Notice>,
     /// Drops not reported yet.
     drops_pending: u32,
+    /// Payload received when drops were last counted.
+    drops_counted_at: usize,
     /// Sends refused by a full queue since the last accepted one.
     refusals: u32,
     /// Link for peers with addresses of the other family.
@@ -199,6 +201,7 @@ impl Udp {
             capacity_meter: CapacityMeter::new(charged_max, rx_buffer_len),
             notices: VecDeque::with_capacity(NOTICES_MAX),
             drops_pending: 0,
+            drops_counted_at: 0,
             refusals: 0,
             second: None,
         })
@@ -311,9 +314,12 @@ impl Udp {
         }
     }
 
-    /// Returns a notice for each datagram that the kernel dropped since the last check.
+    /// Returns a notice for each datagram that the kernel dropped since the last check. Without data
+    /// received since then, no buffer was full.
     fn poll_drops(&mut self) -> Option<Notice> {
-        if self.drops_pending == 0 {
+        let received = self.capacity_meter.received();
+        if self.drops_pending == 0 && self.drops_counted_at != received {
+            self.drops_counted_at = received;
             self.drops_pending = self.sockets.iter_mut().map(Socket::drops).sum();
         }
         self.drops_pending = self.drops_pending.checked_sub(1)?;
@@ -383,7 +389,8 @@ impl Link for Udp {
     }
 
     fn poll_notice(&mut self) -> Option<Notice> {
-        if self.notices.is_empty() {
+        // Errors answer frames that were sent. The polls of the socket report later ones.
+        if self.notices.is_empty() && self.busy.take_sent() {
             self.drain_errors(None);
         }
         self.notices

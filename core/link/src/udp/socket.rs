@@ -198,6 +198,8 @@ pub(super) struct Busy {
     /// Polls until the common socket is polled again, and the interval between two.
     skips_left: u32,
     skips_between: u32,
+    /// Set if a frame was sent to any peer since the last [`Busy::take_sent`].
+    has_sent: bool,
 }
 
 impl Busy {
@@ -208,12 +210,14 @@ impl Busy {
             in_row: 0,
             skips_left: 0,
             skips_between: 0,
+            has_sent: false,
         }
     }
 
     /// Records a frame to `peer` and returns the index of the socket to send by.
     #[inline]
     pub(super) fn place_of(&mut self, peer: PeerId) -> usize {
+        self.has_sent = true;
         if self.peer == Some(peer) {
             self.in_row = 0;
             return BUSY;
@@ -229,6 +233,11 @@ impl Busy {
     #[inline]
     pub(super) fn has_changed(&self) -> bool {
         self.in_row == FRAMES_IN_ROW
+    }
+
+    /// Returns `true` if a frame was sent since the last call.
+    pub(super) fn take_sent(&mut self) -> bool {
+        std::mem::take(&mut self.has_sent)
     }
 
     pub(super) fn peer(&self) -> Option<PeerId> {
