@@ -12,8 +12,8 @@ use portolan_proto::Instant;
 /// is about half a round trip on raw Ethernet, so these polls take less than a tenth of the time.
 const COLD_WAIT_NS: u64 = 2_000;
 
-/// Longest wait while frames arrive, in nanoseconds: their handling makes turns long, and no
-/// process spins.
+/// Longest wait while frames arrive, in nanoseconds. It is more than a round trip on raw Ethernet,
+/// so a process that awaits an answer there makes no system call in vain.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
 /// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by
@@ -28,6 +28,10 @@ const COLD_WAITS_MAX: u32 = 16;
 /// of turns that wait for raw Ethernet, at 12 to 20 ns each.
 const TURNS_MAX: u32 = 160;
 
+/// Most turns between polls while frames arrive, and turns after a frame in which others are
+/// expected: 8 µs of such turns.
+const TURNS_MAX_BUSY: u32 = 4 * TURNS_MAX;
+
 /// Schedule of clock reads and cold polls; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -41,8 +45,8 @@ pub(super) struct Pace {
     /// Turn and time of the last clock read.
     clock_turn: u32,
     clock_read_at: Instant,
-    /// Set when frames have moved since then.
-    is_busy: bool,
+    /// Last turn in which frames moved.
+    moved_turn: u32,
 }
 
 impl Pace {
@@ -55,7 +59,7 @@ impl Pace {
             cold_turns: 1,
             clock_turn: turn,
             clock_read_at: Instant::default(),
-            is_busy: false,
+            moved_turn: turn.wrapping_sub(TURNS_MAX_BUSY),
         }
     }
 
@@ -69,12 +73,8 @@ impl Pace {
     /// promptly pays for no useless poll until it waits again and has received nothing for a while.
     #[inline]
     pub(super) fn on_moved(&mut self, turn: u32) {
-        self.is_busy = true;
-        let at = turn.wrapping_add(self.cold_turns);
-        self.cold_at = match is_reached(at, self.cold_by) {
-            true => self.cold_by,
-            false => at,
-        };
+        self.moved_turn = turn;
+        self.cold_at = first(turn.wrapping_add(self.cold_turns), self.cold_by);
     }
 
     /// Tests whether cold links must be polled in this turn.
@@ -94,16 +94,18 @@ impl Pace {
         let passed_ns = now.as_nanos().wrapping_sub(self.clock_read_at.as_nanos());
         let passed_turns = u64::from(turn.wrapping_sub(self.clock_turn));
         (self.clock_turn, self.clock_read_at) = (turn, now);
-        let (wait_ns, turns_min) = match std::mem::take(&mut self.is_busy) {
-            true => (COLD_WAIT_BUSY_NS, COLD_TURNS_MIN_BUSY),
-            false => (COLD_WAIT_NS, 1),
+        let is_busy = turn.wrapping_sub(self.moved_turn) < TURNS_MAX_BUSY;
+        let (wait_ns, turns_min, turns_max) = match is_busy {
+            true => (COLD_WAIT_BUSY_NS, COLD_TURNS_MIN_BUSY, TURNS_MAX_BUSY),
+            false => (COLD_WAIT_NS, 1, TURNS_MAX),
         };
         let turns = wait_ns.saturating_mul(passed_turns) / passed_ns.max(1);
         let turns = u32::try_from(turns)
-            .unwrap_or(TURNS_MAX)
-            .clamp(turns_min, TURNS_MAX);
+            .unwrap_or(turns_max)
+            .clamp(turns_min, turns_max);
         self.cold_turns = turns;
-        self.clock_at = turn.wrapping_add(turns.max(CLOCK_TURNS));
+        self.cold_at = first(self.cold_at, turn.wrapping_add(turns));
+        self.clock_at = turn.wrapping_add(turns.clamp(CLOCK_TURNS, TURNS_MAX));
     }
 }
 
@@ -111,6 +113,15 @@ impl Pace {
 #[inline]
 pub(super) fn is_reached(turn: u32, at: u32) -> bool {
     turn.wrapping_sub(at) < 1 << 31
+}
+
+/// Returns the earlier of two turns.
+#[inline]
+fn first(turn: u32, other: u32) -> u32 {
+    match is_reached(turn, other) {
+        true => other,
+        false => turn,
+    }
 }
 
 #[cfg(test)]
@@ -157,10 +168,10 @@ mod tests {
         assert_eq!((clocks, colds), (32, 1024 / 8 / COLD_WAITS_MAX as usize));
     }
 
-    /// While frames arrive within the wait, cold links are polled rarely. A frame that comes later
-    /// finds them polled already.
+    /// While frames arrive within the wait, as in a sequence of round trips, cold links are polled
+    /// rarely. A frame that comes later finds them polled already.
     #[test]
-    fn cold_links_are_polled_after_two_idle_microseconds() {
+    fn cold_links_are_polled_after_eight_idle_microseconds() {
         let count = |frame_every: u32| {
             let mut pace = Pace::new(0);
             let mut colds = 0;
@@ -176,8 +187,12 @@ mod tests {
             }
             colds
         };
-        // 160 turns take about 2 µs; polls are 16 times as far apart if frames come sooner.
-        assert!((24..=25).contains(&count(40)), "{}", count(40));
-        assert!((314..=315).contains(&count(200)), "{}", count(200));
+        // 400 turns take 8 µs; polls are 16 times as far apart if frames come sooner.
+        for frame_every in [40, 200, 350] {
+            let colds = count(frame_every);
+            assert!((9..=11).contains(&colds), "{colds}");
+        }
+        let colds = count(2_000);
+        assert!((31 * 13..=31 * 18).contains(&colds), "{colds}");
     }
 }
