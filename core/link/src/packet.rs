@@ -173,6 +173,18 @@ impl Packet {
         self.lease.is_some()
     }
 
+    /// Receives as [`Link::receive_placed`] does, without calls by pointer.
+    #[inline]
+    pub fn receive_for<R: Receiver + ?Sized>(&mut self, budget: usize, receiver: &mut R) -> usize {
+        match (self.intake).receive(self.socket.as_fd(), budget, receiver) {
+            Ok(count) => count,
+            Err(error) => {
+                self.down = Some(error);
+                0
+            }
+        }
+    }
+
     /// Returns the bytes of the largest frame at present, after a send was refused as too long.
     fn frame_len_max_now(&self) -> usize {
         let all = net::interfaces().unwrap_or_default();
@@ -212,12 +224,12 @@ impl Link for Packet {
 
     #[inline]
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        self.receive_frames(budget, &mut Unplanned(sink))
+        self.receive_for(budget, &mut Unplanned(sink))
     }
 
     #[inline]
     fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
-        self.receive_frames(budget, receiver)
+        self.receive_for(budget, receiver)
     }
 
     fn poll_notice(&mut self) -> Option<Notice> {

@@ -380,12 +380,12 @@ impl Link for Udp {
 
     #[inline]
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        self.receive_both(budget, &mut Unplanned(sink))
+        self.receive_for(budget, &mut Unplanned(sink))
     }
 
     #[inline]
     fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
-        self.receive_both(budget, receiver)
+        self.receive_for(budget, receiver)
     }
 
     fn poll_notice(&mut self) -> Option<Notice> {

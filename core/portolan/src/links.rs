@@ -10,7 +10,9 @@ pub(crate) use plan::{LinkSettings, Plan, candidates, ports};
 
 use crate::checksum::{self, Sums};
 use crate::streams::Streams;
+use portolan_link::packet::Packet;
 use portolan_link::shm::{NextFrame, Shm};
+use portolan_link::udp::Udp;
 use portolan_link::xdp::XdpMode;
 use portolan_link::{
     Link, LinkAddr, LinkError, Notice, Receiver, RxFrame, TxError, TxFrame, WakeSet,
@@ -25,10 +27,12 @@ const DORMANT_INTERVAL: u32 = 256;
 /// Turns in which all links are polled after a sleep: enough for a burst on two links.
 const POLL_ALL_TURNS: u32 = 16;
 
-/// A link. Shared memory has a variant of its own, because calls by pointer would cost more than
-/// its few instructions.
+/// A link. Links that carry short messages have variants of their own, because calls by pointer
+/// would cost more than their few instructions.
 pub(crate) enum AnyLink {
     Shm(Box<Shm>),
+    Packet(Box<Packet>),
+    Udp(Box<Udp>),
     Other(Box<dyn Link + Send>),
 }
 
@@ -48,20 +52,26 @@ impl AnyLink {
     ) -> usize {
         match self {
             AnyLink::Shm(shm) => shm.receive_with(budget, &mut sink),
-            AnyLink::Other(link) => link.receive(budget, &mut |frame| {
+            other => other.as_dyn_mut().receive(budget, &mut |frame| {
                 let _ = sink(frame);
             }),
         }
     }
 
     #[inline]
-    pub(crate) fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
-        self.as_dyn_mut().receive_placed(budget, receiver)
+    pub(crate) fn receive_placed(&mut self, budget: usize, receiver: &mut impl Receiver) -> usize {
+        match self {
+            AnyLink::Packet(packet) => packet.receive_for(budget, receiver),
+            AnyLink::Udp(udp) => udp.receive_for(budget, receiver),
+            other => other.as_dyn_mut().receive_placed(budget, receiver),
+        }
     }
 
     fn as_dyn(&self) -> &dyn Link {
         match self {
             AnyLink::Shm(shm) => &**shm,
+            AnyLink::Packet(packet) => &**packet,
+            AnyLink::Udp(udp) => &**udp,
             AnyLink::Other(link) => link,
         }
     }
@@ -69,6 +79,8 @@ impl AnyLink {
     fn as_dyn_mut(&mut self) -> &mut dyn Link {
         match self {
             AnyLink::Shm(shm) => &mut **shm,
+            AnyLink::Packet(packet) => &mut **packet,
+            AnyLink::Udp(udp) => &mut **udp,
             AnyLink::Other(link) => link,
         }
     }
@@ -114,20 +126,6 @@ impl OpenLink {
     #[inline]
     fn is_hot(&self, turn: u32) -> bool {
         self.hot_until.wrapping_sub(turn) < 1 << 31
-    }
-
-    /// Returns whether the link is polled in a turn. Hot links, and connected ones that are polled
-    /// without a system call, are polled every time. If `others_matter`, other connected links are
-    /// polled only when `cold_due`.
-    #[inline]
-    pub(crate) fn is_due(&self, turn: u32, others_matter: bool, cold_due: bool) -> bool {
-        if self.is_hot(turn) {
-            return true;
-        }
-        match self.dormant {
-            true => turn.is_multiple_of(DORMANT_INTERVAL),
-            false => self.polls_memory || !others_matter || cold_due,
-        }
     }
 
     #[inline]
@@ -281,16 +279,34 @@ impl Links {
         self.open.iter().any(unsent)
     }
 
-    /// Returns the links. Those that are polled without a system call come first.
+    /// Returns the number of links. Those that are polled without a system call come first.
     #[inline]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OpenLink> {
-        self.open.iter_mut()
+    pub(crate) fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Returns the link at `place`, if it is polled in this turn. Hot links, and connected ones that
+    /// are polled without a system call, are polled every time. Other connected links are polled
+    /// only when `cold_is_due`, if empty polls should be avoided.
+    #[inline]
+    pub(crate) fn due_at(
+        &mut self,
+        place: usize,
+        turn: u32,
+        cold_is_due: impl FnOnce() -> bool,
+    ) -> Option<&mut OpenLink> {
+        let open = &self.open[place];
+        let is_due = open.is_hot(turn)
+            || match open.dormant {
+                true => turn.is_multiple_of(DORMANT_INTERVAL),
+                false => open.polls_memory || !self.avoid_empty_polls(turn) || cold_is_due(),
+            };
+        is_due.then(|| &mut self.open[place])
     }
 
     /// Returns whether polls that find nothing should be avoided: frames are expected on a link, or
     /// one is polled without a system call.
-    #[inline]
-    pub(crate) fn avoid_empty_polls(&self, turn: u32) -> bool {
+    fn avoid_empty_polls(&self, turn: u32) -> bool {
         let avoids = |open: &OpenLink| open.is_hot(turn) || open.polls_memory && !open.dormant;
         self.open.iter().any(avoids)
     }
@@ -352,7 +368,7 @@ impl Links {
     pub(crate) fn next_frame(&mut self) -> Option<NextFrame<'_>> {
         match &mut self.open.first_mut()?.link {
             AnyLink::Shm(shm) => shm.next_frame(),
-            AnyLink::Other(_) => None,
+            _ => None,
         }
     }
 

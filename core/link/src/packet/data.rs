@@ -7,7 +7,7 @@
 use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::checked_single;
 use crate::notice::is_refused_permanently;
-use crate::{PeerId, Receiver, TxError, TxFrame};
+use crate::{PeerId, TxError, TxFrame};
 use portolan_sys::net;
 use portolan_sys::usage;
 use std::io;
@@ -71,21 +71,6 @@ impl Packet {
                 frame_len_max: self.frame_len_max_now(),
             }),
             _ => Err(TxError::System(error)),
-        }
-    }
-
-    #[inline]
-    pub(super) fn receive_frames<R: Receiver + ?Sized>(
-        &mut self,
-        budget: usize,
-        receiver: &mut R,
-    ) -> usize {
-        match (self.intake).receive(self.socket.as_fd(), budget, receiver) {
-            Ok(count) => count,
-            Err(error) => {
-                self.down = Some(error);
-                0
-            }
         }
     }
 }

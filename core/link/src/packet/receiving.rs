@@ -133,24 +133,20 @@ impl Intake {
             return 0;
         };
         let (mut taken, mut refused) = (0, 0);
-        let (mut is_empty, mut behind_drops) = (false, false);
+        let mut is_empty = false;
         while taken < budget && (taken == 0 || !receiver.has_enough()) {
             let frame = ring.take(|frame| {
-                behind_drops |= frame.behind_drops;
+                self.may_have_dropped |= frame.behind_drops;
                 deliver(frame.bytes, frame.len, receiver)
             });
-            match frame {
-                Some(true) => {}
-                Some(false) => refused += 1,
-                None => {
-                    is_empty = true;
-                    break;
-                }
-            }
+            let Some(is_valid) = frame else {
+                is_empty = true;
+                break;
+            };
             taken += 1;
+            refused += usize::from(!is_valid);
         }
         if taken > 0 {
-            self.may_have_dropped |= behind_drops;
             self.note(taken, refused);
         }
         if is_empty {

@@ -140,13 +140,10 @@ impl Udp {
         }
     }
 
-    /// Receives from the sockets of both address families.
+    /// Receives as [`Link::receive_placed`](crate::Link::receive_placed) does, without calls by
+    /// pointer: from the sockets of both address families.
     #[inline]
-    pub(super) fn receive_both<R: Receiver + ?Sized>(
-        &mut self,
-        budget: usize,
-        receiver: &mut R,
-    ) -> usize {
+    pub fn receive_for<R: Receiver + ?Sized>(&mut self, budget: usize, receiver: &mut R) -> usize {
         let delivered = self.receive_runs(budget, receiver);
         match &mut self.second {
             Some(second) => delivered + second.receive_if_due(budget, receiver),
@@ -247,16 +244,16 @@ impl Udp {
     }
 
     /// Receives once. Returns `None` if nothing was waiting.
-    #[inline]
+    #[inline(always)]
     fn receive_run<R: Receiver + ?Sized>(
         &mut self,
         place: usize,
         receiver: &mut R,
     ) -> io::Result<Option<usize>> {
-        let fd = self.sockets[place].as_fd();
         if let Some(plan) = receiver.plan()
             && self.slots.divide(&plan, self.rx_buf.len())
         {
+            let fd = self.sockets[place].as_fd();
             let pieces = self.slots.pieces(plan.dst, &mut self.rx_buf);
             let Some(got) = self.scatter.receive(fd, pieces)? else {
                 return Ok(None);
@@ -265,38 +262,59 @@ impl Udp {
             self.note_received(place, &got);
             return Ok(Some(self.deliver_landed(&got, &landed, receiver)));
         }
-        let got = match self.config.datagram_len {
-            Some(datagram_len) if !self.sockets[place].requests_marks() => {
-                let Some(len) = net::recv(fd, &mut self.rx_buf)? else {
-                    return Ok(None);
-                };
-                self.sockets[place].mark_schedule.on_call(len);
-                let bytes = self.rx_buf.get(..len);
-                let segment_len = bytes
-                    .and_then(datagram_len)
-                    .filter(|first| is_run(len, *first));
-                Received {
-                    len,
-                    segment_len: segment_len.unwrap_or(len),
-                    truncated: bytes.is_none(),
-                    marked: false,
-                }
-            }
-            _ => {
-                let Some(got) = net::recv_segments(fd, &mut self.rx_buf)? else {
-                    return Ok(None);
-                };
-                self.sockets[place]
-                    .mark_schedule
-                    .on_request(got.len, got.marked);
-                got
-            }
+        let socket = &mut self.sockets[place];
+        let Some(datagram_len) = self
+            .config
+            .datagram_len
+            .filter(|_| !socket.requests_marks())
+        else {
+            return self.receive_with_marks(place, receiver);
+        };
+        let Some(len) = net::recv(socket.as_fd(), &mut self.rx_buf)? else {
+            return Ok(None);
+        };
+        socket.mark_schedule.on_call(len);
+        let bytes = self.rx_buf.get(..len);
+        let first_len = bytes.and_then(datagram_len).unwrap_or(len);
+        if let Some(head) = bytes
+            && !is_run(len, first_len)
+            && len > 0
+        {
+            // One datagram.
+            self.capacity_meter.on_received(len);
+            receiver.frame(RxFrame {
+                from: None,
+                head,
+                body: None,
+                marked: false,
+            });
+            return Ok(Some(1));
+        }
+        let got = Received {
+            len,
+            segment_len: first_len,
+            truncated: bytes.is_none(),
+            marked: false,
         };
         self.note_received(place, &got);
         Ok(Some(self.deliver(&got, got.len, receiver)))
     }
 
-    #[inline]
+    /// Receives once, with the length of the datagrams and their marks from the kernel.
+    fn receive_with_marks<R: Receiver + ?Sized>(
+        &mut self,
+        place: usize,
+        receiver: &mut R,
+    ) -> io::Result<Option<usize>> {
+        let socket = &mut self.sockets[place];
+        let Some(got) = net::recv_segments(socket.as_fd(), &mut self.rx_buf)? else {
+            return Ok(None);
+        };
+        socket.mark_schedule.on_request(got.len, got.marked);
+        self.note_received(place, &got);
+        Ok(Some(self.deliver(&got, got.len, receiver)))
+    }
+
     fn note_received(&mut self, place: usize, got: &Received) {
         self.capacity_meter.on_received(got.len);
         if got.segment_len < got.len && !self.sockets[place].reports_marks {
@@ -328,7 +346,6 @@ impl Udp {
     }
 
     /// Delivers the first `len` bytes of the buffer, datagram by datagram.
-    #[inline]
     fn deliver<R: Receiver + ?Sized>(
         &mut self,
         got: &Received,

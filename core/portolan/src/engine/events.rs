@@ -24,41 +24,67 @@ pub(crate) struct Pull {
 }
 
 impl Inner {
-    /// Handles an arrived frame. A message for the receive that waits is most often all there is.
+    /// Handles a frame from a link that loses nothing.
     #[inline(always)]
     pub(super) fn on_frame(
         &mut self,
         handlers: &mut Handlers,
         link: LinkId,
-        lossless: bool,
         frame: &RxFrame<'_>,
         mut inbox: Option<&mut Inbox<'_>>,
     ) {
-        let admitted = if lossless {
-            // Copy out of the ring.
-            usage::count_copy();
-            let body_len = frame.body.map_or(0, |body| body.len());
-            let from = PeerId(frame.from.unwrap_or(u32::MAX));
-            self.core
-                .admit_lossless(self.now, link, from, frame.head.len() + body_len)
-        } else {
-            self.core.admit(self.now, link, frame.head)
-        };
+        // Copy out of the ring.
+        usage::count_copy();
+        let body_len = frame.body.map_or(0, |body| body.len());
+        let from = PeerId(frame.from.unwrap_or(u32::MAX));
+        let total_len = frame.head.len() + body_len;
+        let admitted = self.core.admit_lossless(self.now, link, from, total_len);
         let Some(mut admitted) = admitted else {
             return self.drain(handlers, Some(frame));
         };
-        if let Some(inbox) = inbox.as_deref_mut().filter(|inbox| inbox.is_next())
-            && let Some(payload) = self.core.take_next(&mut admitted, frame.head, &inbox.want)
-        {
-            inbox.fill(admitted.from, &frame.head[payload], None);
-            if !lossless {
-                self.note_short();
-            }
-            if admitted.is_done() {
-                return;
-            }
+        let is_taken = self.take_awaited(&mut admitted, frame.head, inbox.as_deref_mut());
+        if !is_taken || !admitted.is_done() {
+            self.on_records(handlers, admitted, true, frame, inbox);
         }
-        self.on_records(handlers, admitted, lossless, frame, inbox);
+    }
+
+    /// Handles a frame from a network.
+    #[inline(always)]
+    pub(super) fn on_datagram(
+        &mut self,
+        handlers: &mut Handlers,
+        link: LinkId,
+        frame: &[u8],
+        mut inbox: Option<&mut Inbox<'_>>,
+    ) {
+        let Some(mut admitted) = self.core.admit(self.now, link, frame) else {
+            return self.drain(handlers, Some(&whole(frame)));
+        };
+        let is_taken = self.take_awaited(&mut admitted, frame, inbox.as_deref_mut());
+        if is_taken {
+            self.note_short();
+        }
+        if !is_taken || !admitted.is_done() {
+            self.on_records(handlers, admitted, false, &whole(frame), inbox);
+        }
+    }
+
+    /// Takes the next message of a frame for the receive that waits. That is most often all there
+    /// is.
+    #[inline(always)]
+    fn take_awaited(
+        &mut self,
+        admitted: &mut Admitted,
+        head: &[u8],
+        inbox: Option<&mut Inbox<'_>>,
+    ) -> bool {
+        if let Some(inbox) = inbox.filter(|inbox| inbox.is_next())
+            && let Some(payload) = self.core.take_next(admitted, head, &inbox.want)
+        {
+            inbox.fill(admitted.from, &head[payload], None);
+            return true;
+        }
+        false
     }
 
     /// Handles the remaining records of a frame.
@@ -150,22 +176,26 @@ impl Inner {
     ) {
         let Inner { core, seals, .. } = self;
         let Some(seals) = seals else { return };
-        let whole = |head| RxFrame {
-            from: None,
-            head,
-            body: None,
-            marked: false,
-        };
         match seals.open(core, link, frame) {
             Err(reason) => core.note_dropped(reason),
-            Ok(Opened::Handshake) => self.on_frame(handlers, link, false, &whole(frame), inbox),
+            Ok(Opened::Handshake) => self.on_unsealed(handlers, link, frame, inbox),
             Ok(Opened::Frame(plain)) => {
-                self.on_frame(handlers, link, false, &whole(&plain), inbox);
+                self.on_unsealed(handlers, link, &plain, inbox);
                 if let Some(seals) = &mut self.seals {
                     seals.put_back(plain);
                 }
             }
         }
+    }
+
+    fn on_unsealed(
+        &mut self,
+        handlers: &mut Handlers,
+        link: LinkId,
+        frame: &[u8],
+        inbox: Option<&mut Inbox<'_>>,
+    ) {
+        self.on_datagram(handlers, link, frame, inbox);
     }
 
     /// Handles all events of the core.
@@ -328,5 +358,16 @@ impl Inner {
                 self.ops.forget(op);
             }
         }
+    }
+}
+
+/// Returns a frame of a network, which lies in one piece.
+#[inline]
+fn whole(head: &[u8]) -> RxFrame<'_> {
+    RxFrame {
+        from: None,
+        head,
+        body: None,
+        marked: false,
     }
 }

@@ -42,6 +42,7 @@ pub(super) struct Intake<'a, 'b> {
 }
 
 impl<'a, 'b> Intake<'a, 'b> {
+    #[inline]
     pub(super) fn new(
         inner: &'a mut Inner,
         handlers: &'a mut Handlers,
@@ -72,45 +73,17 @@ impl<'a, 'b> Intake<'a, 'b> {
         }
     }
 
-    /// Takes frames with `take`; the first one has this `header`. If the network has marked them,
-    /// counts those that the core accepts. `P3.14`
-    #[inline]
-    fn noting<T>(&mut self, marked: bool, header: &[u8], take: impl FnOnce(&mut Self) -> T) -> T {
-        if !marked {
-            return take(self);
-        }
-        let before = self.inner.core.counters().frames_received;
-        let taken = take(self);
+    /// Counts frames that the network has marked, of which the core had accepted `before` when they
+    /// arrived. The first one has this `header`. `P3.14`
+    #[cold]
+    fn note_marked(&mut self, before: u64, header: &[u8]) {
         let core = &mut self.inner.core;
         let count = core.counters().frames_received - before;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         core.note_marked(self.link, checksum::behind_sum(header), count);
-        taken
     }
 
-    #[inline]
-    fn take_frame(&mut self, frame: &RxFrame<'_>) {
-        let inbox = self.inbox.as_deref_mut();
-        if self.inner.seals.is_some() {
-            self.inner
-                .on_sealed(self.handlers, self.link, frame.head, inbox);
-            return;
-        }
-        match checksum::open(frame.head) {
-            Ok(head) => {
-                let frame = RxFrame { head, ..*frame };
-                self.inner
-                    .on_frame(self.handlers, self.link, false, &frame, inbox);
-            }
-            Err(reason) => self.inner.core.note_dropped(reason),
-        }
-    }
-}
-
-impl Receiver for Intake<'_, '_> {
-    #[inline]
-    fn plan(&mut self) -> Option<Plan<'_>> {
-        self.inner.placement.end_batch();
+    fn plan_bulk(&mut self) -> Option<Plan<'_>> {
         // Sealed payload must be opened before it can be placed.
         if !self.inner.placement.may_speculate() || self.inner.seals.is_some() {
             return None;
@@ -135,11 +108,44 @@ impl Receiver for Intake<'_, '_> {
         })
     }
 
+    #[cold]
+    fn take_sealed(&mut self, frame: &[u8]) {
+        let inbox = self.inbox.as_deref_mut();
+        self.inner.on_sealed(self.handlers, self.link, frame, inbox);
+    }
+}
+
+impl Receiver for Intake<'_, '_> {
     #[inline]
+    fn plan(&mut self) -> Option<Plan<'_>> {
+        self.inner.placement.end_batch();
+        match self.inner.core.expects_bulk() {
+            true => self.plan_bulk(),
+            false => None,
+        }
+    }
+
+    /// Always inlined: otherwise passing the frame would cost as much as a short message.
+    #[inline(always)]
     fn frame(&mut self, frame: RxFrame<'_>) {
         self.freshen();
         self.inner.placement.count(frame.head.len());
-        self.noting(frame.marked, frame.head, |intake| intake.take_frame(&frame));
+        let before = self.inner.core.counters().frames_received;
+        if self.inner.seals.is_some() {
+            self.take_sealed(frame.head);
+        } else {
+            match checksum::open(frame.head) {
+                Ok(head) => {
+                    let inbox = self.inbox.as_deref_mut();
+                    self.inner
+                        .on_datagram(self.handlers, self.link, head, inbox);
+                }
+                Err(reason) => self.inner.core.note_dropped(reason),
+            }
+        }
+        if frame.marked {
+            self.note_marked(before, frame.head);
+        }
     }
 
     /// A frame left with the kernel costs less than a copy in held memory.
@@ -153,22 +159,27 @@ impl Receiver for Intake<'_, '_> {
             return 0;
         }
         self.freshen();
-        self.noting(marked, frames, |intake| {
-            intake
-                .inner
-                .on_run(intake.handlers, intake.link, frames, frame_len)
-        })
+        let before = self.inner.core.counters().frames_received;
+        let taken = self
+            .inner
+            .on_run(self.handlers, self.link, frames, frame_len);
+        if marked {
+            self.note_marked(before, frames);
+        }
+        taken
     }
 
     #[inline]
     fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool) {
         self.freshen();
         self.inner.placement.count(header.len() + payload_len);
-        self.noting(marked, header, |intake| {
-            let Inner { core, now, .. } = &mut *intake.inner;
-            core.handle_placed(*now, intake.link, checksum::behind_sum(header), payload_len);
-            intake.inner.drain(intake.handlers, None);
-        });
+        let Inner { core, now, .. } = &mut *self.inner;
+        let before = core.counters().frames_received;
+        core.handle_placed(*now, self.link, checksum::behind_sum(header), payload_len);
+        self.inner.drain(self.handlers, None);
+        if marked {
+            self.note_marked(before, header);
+        }
     }
 
     fn missed(&mut self, frame_count: usize, copied_len: usize) {

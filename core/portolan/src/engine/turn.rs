@@ -159,17 +159,17 @@ impl Engine {
         mut inbox: Option<&mut Inbox<'_>>,
     ) -> (usize, bool) {
         let mut moved = 0;
-        let in_latency_mode = self.links.avoid_empty_polls(turn);
-        let cold_due = self.pace.cold_is_due(turn);
-        for open in self.links.iter_mut() {
-            if !open.is_due(turn, in_latency_mode, cold_due) {
+        let mut cold_due = None;
+        for place in 0..self.links.count() {
+            let cold_is_due = || *cold_due.get_or_insert_with(|| self.pace.cold_is_due(turn));
+            let Some(open) = self.links.due_at(place, turn, cold_is_due) else {
                 continue;
-            }
+            };
             let (inner, handlers) = (&mut self.inner, &mut self.handlers);
             let id = open.id();
             let count = if open.is_lossless() {
                 open.link_mut().receive(RECEIVE_BUDGET, |frame| {
-                    inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
+                    inner.on_frame(handlers, id, &frame, inbox.as_deref_mut());
                     // A frame left in its ring costs less than a copy in held memory.
                     match &inbox {
                         Some(inbox) if inbox.got.is_some() => ControlFlow::Break(()),

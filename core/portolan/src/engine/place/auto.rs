@@ -148,7 +148,8 @@ impl Placement {
     /// Ends the batch, if there is one, after it was received and handled.
     #[inline]
     pub(crate) fn end_batch(&mut self) {
-        if let Some(batch) = self.batch.take()
+        if self.batch.is_some()
+            && let Some(batch) = self.batch.take()
             && batch.len >= BATCH_LEN_MIN
         {
             self.on_batch(&batch);

@@ -18,6 +18,13 @@ use portolan_link::{Link, LinkAddr, LinkKind};
 use portolan_proto::{LinkId, StreamUse};
 use portolan_wire::CheckedFrame;
 
+impl Plan {
+    /// Returns whether the settings request wrappers of network links.
+    fn has_wrappers(&self) -> bool {
+        self.pcap.is_some() || self.die.is_some() || self.fault.is_some()
+    }
+}
+
 impl Links {
     /// Opens the links of `plan`. An optional link may fail without an error.
     pub(crate) fn open(plan: &Plan, job: &Job, shm: ShmConfig) -> Result<Links, Error> {
@@ -48,13 +55,16 @@ impl Links {
             return Ok(links);
         };
         let checksum = |kind| plan.checksum.is_on_for(kind);
-        let link = AnyLink::Other(wrap(udp, plan, job)?);
+        let link = match plan.has_wrappers() {
+            true => AnyLink::Other(wrap(udp, plan, job)?),
+            false => AnyLink::Udp(Box::new(udp)),
+        };
         links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
         if let (Some(raw), Some(interface)) = (plan.raw, &network.interface)
             && let Some(link) = links.open_raw(raw, interface.index, socket.port(), plan, job)?
         {
-            let checksum = checksum(link.caps().kind);
-            links.add(LinkId::PACKET, checksum, AnyLink::Other(link));
+            let checksum = checksum(link.as_dyn().caps().kind);
+            links.add(LinkId::PACKET, checksum, link);
         }
         Ok(links)
     }
@@ -67,7 +77,7 @@ impl Links {
         endpoint: u16,
         plan: &Plan,
         job: &Job,
-    ) -> Result<Option<Box<dyn Link + Send>>, Error> {
+    ) -> Result<Option<AnyLink>, Error> {
         let reference = InterfaceRef::Index(interface);
         let is_required = match raw {
             Raw::Xdp(mode) => {
@@ -75,7 +85,7 @@ impl Links {
                 config.mode = mode;
                 let xdp = Xdp::open(&config)?;
                 self.raw_by = Some(RawBy::Xdp(mode));
-                return wrap(xdp, plan, job).map(Some);
+                return Ok(Some(AnyLink::Other(wrap(xdp, plan, job)?)));
             }
             Raw::Packet { is_required } => is_required,
         };
@@ -84,7 +94,10 @@ impl Links {
         match Packet::open(&config) {
             Ok(packet) => {
                 self.raw_by = packet.is_leased().then_some(RawBy::Broker);
-                wrap(packet, plan, job).map(Some)
+                Ok(Some(match plan.has_wrappers() {
+                    true => AnyLink::Other(wrap(packet, plan, job)?),
+                    false => AnyLink::Packet(Box::new(packet)),
+                }))
             }
             Err(error) if is_required => Err(error.into()),
             Err(error) => {
