@@ -68,6 +68,7 @@ impl FrameKind {
         )
     }
 
+    #[inline]
     fn nibble(self) -> u8 {
         match self {
             FrameKind::Data => 1,
@@ -155,10 +156,14 @@ impl FrameHeader {
     /// Panics if `bytes` is shorter than that.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
-        bytes[0] = (VERSION << 4) | self.kind.nibble();
-        bytes[1] = self.attempt.min(ATTEMPT_MAX) | if self.checked { CHECKED } else { 0 };
-        put(bytes, FRAME_LEN_AT, self.frame_len.to_le_bytes());
-        put(bytes, 4, self.packet_num.to_le_bytes());
+        let attempt = self.attempt.min(ATTEMPT_MAX) | if self.checked { CHECKED } else { 0 };
+        // Two words: a checksum reads them next, and the processor cannot forward narrower stores.
+        let word = u64::from((VERSION << 4) | self.kind.nibble())
+            | u64::from(attempt) << 8
+            | u64::from(self.frame_len) << (8 * FRAME_LEN_AT)
+            | u64::from(self.packet_num) << 32;
+        let bytes = &mut bytes[..FRAME_HEADER_LEN];
+        put(bytes, 0, word.to_le_bytes());
         put(bytes, 8, self.session.to_le_bytes());
     }
 
