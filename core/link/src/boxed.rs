@@ -27,6 +27,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
         (**self).transmit(peer, frame)
     }
 
+    fn send(&mut self, peer: PeerId, frame: &[u8]) -> Result<(), TxError> {
+        (**self).send(peer, frame)
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         (**self).receive(budget, sink)
     }

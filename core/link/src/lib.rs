@@ -72,6 +72,16 @@ pub trait Link {
     /// [`TxError::Full`] is back-pressure: nothing was sent; retry after progress.
     fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError>;
 
+    /// Sends one frame that lies in one piece, like [`Link::transmit`]. Links that send short
+    /// messages often implement it with fewer steps.
+    ///
+    /// # Errors
+    /// The errors of [`Link::transmit`].
+    #[inline]
+    fn send(&mut self, peer: PeerId, frame: &[u8]) -> Result<(), TxError> {
+        self.transmit(peer, &TxFrame::contiguous(frame))
+    }
+
     /// Passes received frames to `sink`, about `budget` at most, and returns how many it passed.
     /// Never blocks.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize;

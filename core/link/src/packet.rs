@@ -32,9 +32,7 @@ pub mod lease;
 mod receiving;
 
 pub use crate::ethernet::{ENDPOINT_ALL, ETHER_TYPE, InterfaceRef};
-use crate::ethernet::{
-    ETHERNET_LEN, Errors, GATHER_MAX, HEADER_LEN, Header, frame_len_max, header,
-};
+use crate::ethernet::{Errors, GATHER_MAX, HEADER_LEN, Header, frame_len_max, header};
 
 use crate::peers::PeerTable;
 use crate::place::Unplanned;
@@ -158,7 +156,7 @@ impl Packet {
             socket: opened.socket,
             peers: PeerTable::new(),
             broadcast: header(mac, endpoint, MacAddr([0xff; 6]), ENDPOINT_ALL),
-            tx_buf: vec![0; ETHERNET_LEN + opened.mtu].into_boxed_slice(),
+            tx_buf: vec![0; HEADER_LEN + frame_len_max(opened.mtu)].into_boxed_slice(),
             intake: opened.intake,
             drops_pending: 0,
             refusals: 0,
@@ -220,6 +218,11 @@ impl Link for Packet {
     #[inline]
     fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
         self.send_frame(peer, frame)
+    }
+
+    #[inline]
+    fn send(&mut self, peer: PeerId, frame: &[u8]) -> Result<(), TxError> {
+        self.send_pieces(peer, frame, &[])
     }
 
     #[inline]

@@ -379,6 +379,14 @@ impl Link for Udp {
     }
 
     #[inline]
+    fn send(&mut self, peer: PeerId, frame: &[u8]) -> Result<(), TxError> {
+        match (self.send_whole(peer, frame), &mut self.second) {
+            (Err(TxError::NotConnected(_)), Some(second)) => second.send(peer, frame),
+            (result, _) => result,
+        }
+    }
+
+    #[inline]
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         self.receive_for(budget, &mut Unplanned(sink))
     }

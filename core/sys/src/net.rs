@@ -56,6 +56,7 @@ pub use zero_copy::{DirectReader, ZeroCopyWriter};
 use std::io;
 
 /// Converts a negative return value with an errno into a result.
+#[inline]
 fn checked_len(returned: isize) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }

@@ -10,34 +10,45 @@ use crate::notice::is_refused_permanently;
 use crate::{PeerId, TxError, TxFrame};
 use portolan_sys::net;
 use portolan_sys::usage;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
 impl Packet {
-    #[inline]
     pub(super) fn send_frame(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        let header = if peer == BROADCAST {
-            &self.broadcast
-        } else {
-            self.peers.find(peer)?
-        };
-        let len = match frame.segments {
-            Some(_) => checked_single(frame)?,
-            None => frame.head.len() + frame.payload_len(),
-        };
-        if len > self.caps.frame_len_max {
-            return Err(TxError::TooLong {
-                frame_len_max: self.caps.frame_len_max,
-            });
+        if frame.segments.is_some() {
+            checked_single(frame)?;
         }
-        usage::count_copy();
-        self.tx_buf[..HEADER_LEN].copy_from_slice(header);
-        let mut end = HEADER_LEN + frame.head.len();
-        self.tx_buf[HEADER_LEN..end].copy_from_slice(frame.head);
-        for piece in frame.payload {
-            self.tx_buf[end..end + piece.len()].copy_from_slice(piece);
+        self.send_pieces(peer, frame.head, frame.payload)
+    }
+
+    /// Sends a frame of `head` and `payload` behind the header of the peer.
+    #[inline]
+    pub(super) fn send_pieces(
+        &mut self,
+        peer: PeerId,
+        head: &[u8],
+        payload: &[IoSlice<'_>],
+    ) -> Result<(), TxError> {
+        let header = match self.peers.find(peer) {
+            Ok(header) => header,
+            Err(_) if peer == BROADCAST => &self.broadcast,
+            Err(error) => return Err(error),
+        };
+        let pieces = payload.iter().map(|piece| &**piece);
+        let pieces = std::iter::once(head).chain(pieces);
+        let mut end = HEADER_LEN;
+        for piece in pieces {
+            // The buffer ends where the longest frame does.
+            let Some(room) = self.tx_buf.get_mut(end..end + piece.len()) else {
+                return Err(TxError::TooLong {
+                    frame_len_max: self.caps.frame_len_max,
+                });
+            };
+            room.copy_from_slice(piece);
             end += piece.len();
         }
+        self.tx_buf[..HEADER_LEN].copy_from_slice(header);
+        usage::count_copy();
         match net::send(self.socket.as_fd(), &self.tx_buf[..end]) {
             Ok(_) => {
                 self.refusals = 0;

@@ -5,7 +5,8 @@
 //! With the ring, neither a frame nor an empty poll costs a system call. Receiving by calls costs
 //! one more copy.
 
-use super::{ETHERNET_LEN, HEADER_LEN, PacketConfig, ReceiveBy, frame_len_max};
+use super::{HEADER_LEN, PacketConfig, ReceiveBy, frame_len_max};
+use crate::ethernet::ETHERNET_LEN;
 use crate::{LinkError, Receiver, RxFrame};
 use portolan_sys::net::{self, Interface, PacketRing};
 use portolan_sys::shortage::Explained;

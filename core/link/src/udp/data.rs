@@ -15,28 +15,46 @@ use std::os::fd::{AsFd, BorrowedFd};
 type Route<'a> = (usize, &'a SockAddr);
 
 impl Udp {
-    #[inline]
     pub(super) fn send_frame(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        if frame.payload.is_empty() && frame.segments.is_none() {
+            return self.send_whole(peer, frame.head);
+        }
+        let to = *self.peers.find(peer)?;
+        let mut place = self.busy.place_of(peer);
+        if self.busy.has_changed() {
+            self.on_busy(peer, &to);
+            place = self.busy.place_of(peer);
+        }
+        let run = Run::new(frame);
+        let too_long = run.datagram_len() > self.caps.frame_len_max
+            || run.count > SEGMENTS_MAX
+            || run.total_len() > DATAGRAM_LEN_MAX;
+        if too_long {
+            return Err(self.too_long());
+        }
+        match self.attempt((place, &to), &run) {
+            Ok(()) => Ok(()),
+            Err(error) => self.send_again((place, &to), &run, error),
+        }
+    }
+
+    /// Sends a frame that lies in one piece.
+    #[inline]
+    pub(super) fn send_whole(&mut self, peer: PeerId, frame: &[u8]) -> Result<(), TxError> {
         let to = self.peers.find(peer)?;
         let place = self.busy.place_of(peer);
         if self.busy.has_changed() {
             let to = *to;
             self.on_busy(peer, &to);
-            return self.send_frame(peer, frame);
+            return self.send_whole(peer, frame);
         }
-        if !frame.payload.is_empty() || frame.segments.is_some() {
-            let to = *to;
-            return self.send_run((place, &to), frame);
-        }
-        if frame.head.len() > self.caps.frame_len_max {
-            return Err(TxError::TooLong {
-                frame_len_max: self.caps.frame_len_max,
-            });
+        if frame.len() > self.caps.frame_len_max {
+            return Err(self.too_long());
         }
         let socket = &mut self.sockets[place];
-        let sent = socket.cut_datagram(frame.head.len()).and_then(|()| {
+        let sent = socket.cut_datagram(frame.len()).and_then(|()| {
             let fd = socket.as_fd();
-            send_piece(fd, (place == COMMON).then_some(to), frame.head)
+            send_piece(fd, (place == COMMON).then_some(to), frame)
         });
         match sent {
             Ok(_) => {
@@ -45,24 +63,16 @@ impl Udp {
             }
             Err(error) => {
                 let to = *to;
-                self.send_again((place, &to), &Run::new(frame), error)
+                let frame = TxFrame::contiguous(frame);
+                self.send_again((place, &to), &Run::new(&frame), error)
             }
         }
     }
 
-    fn send_run(&mut self, route: Route<'_>, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        let run = Run::new(frame);
-        let too_long = run.datagram_len() > self.caps.frame_len_max
-            || run.count > SEGMENTS_MAX
-            || run.total_len() > DATAGRAM_LEN_MAX;
-        if too_long {
-            return Err(TxError::TooLong {
-                frame_len_max: self.caps.frame_len_max,
-            });
-        }
-        match self.attempt(route, &run) {
-            Ok(()) => Ok(()),
-            Err(error) => self.send_again(route, &run, error),
+    #[cold]
+    fn too_long(&self) -> TxError {
+        TxError::TooLong {
+            frame_len_max: self.caps.frame_len_max,
         }
     }
 

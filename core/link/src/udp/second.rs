@@ -88,6 +88,11 @@ impl Second {
         self.link.send_frame(peer, frame)
     }
 
+    #[inline]
+    pub(super) fn send(&mut self, peer: PeerId, frame: &[u8]) -> Result<(), TxError> {
+        self.link.send_whole(peer, frame)
+    }
+
     pub(super) fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         self.is_used = true;
         self.link.connect(peer, addr)
