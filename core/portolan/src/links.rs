@@ -19,6 +19,7 @@ use portolan_link::{
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
 use portolan_sys::usage;
+use portolan_wire::CheckedFrame;
 use std::ops::ControlFlow;
 
 /// Turns between polls of a link without a connected peer: one system call in 5 µs of turns.
@@ -40,6 +41,15 @@ impl AnyLink {
     #[inline]
     fn transmit(&mut self, peer: u32, frame: &TxFrame<'_>) -> Result<(), TxError> {
         self.as_dyn_mut().transmit(peer, frame)
+    }
+
+    #[inline(always)]
+    fn send(&mut self, peer: u32, frame: &[u8]) -> Result<(), TxError> {
+        match self {
+            AnyLink::Packet(packet) => packet.send(peer, frame),
+            AnyLink::Udp(udp) => udp.send(peer, frame),
+            other => other.as_dyn_mut().send(peer, frame),
+        }
     }
 
     /// Receives frames. When `sink` returns `Break`, shared memory keeps the remaining frames.
@@ -419,6 +429,26 @@ impl Links {
             open.heat(turn, HOT_TURNS);
         }
         result
+    }
+
+    /// Sends one frame that lies in one piece.
+    #[inline(always)]
+    pub(crate) fn send_whole(
+        &mut self,
+        turn: u32,
+        (peer, link): (PeerId, LinkId),
+        frame: &[u8],
+    ) -> Result<(), TxError> {
+        let Some(place) = self.places[link.index()] else {
+            return Err(TxError::NotConnected(peer.0));
+        };
+        let open = &mut self.open[place];
+        if open.lossless || CheckedFrame::needs_sum(frame) {
+            return self.send(turn, peer, link, &TxFrame::contiguous(frame));
+        }
+        open.link.send(peer.0, frame)?;
+        open.heat(turn, HOT_TURNS);
+        Ok(())
     }
 
     pub(crate) fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> bool {

@@ -159,6 +159,7 @@ impl Transfers {
     }
 
     /// Returns the number of incomplete transfers.
+    #[inline]
     pub(crate) fn count(&self) -> usize {
         self.tx.len() + self.rx.len()
     }

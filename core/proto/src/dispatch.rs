@@ -22,7 +22,7 @@ use crate::base::credit::charge;
 use crate::base::request::Request;
 use crate::bulk::{FinishedRx, Origin};
 use crate::matching::port::{HeldMessage, Posted, Served, ServedRequest, TakenHeld};
-use crate::path::outgoing::Outgoing;
+use crate::path::outgoing::OutgoingKind;
 use crate::peer::Peer;
 use crate::peer::dormant::DormantPeer;
 use crate::session::{Entropy, SessionState};
@@ -50,7 +50,7 @@ pub struct Core {
     timed: Vec<PeerId>,
     sh: Shared,
     /// Last transmit returned. The engine's next call determines its outcome.
-    sent: Option<(PeerId, Outgoing)>,
+    sent: Option<(PeerId, LinkId, OutgoingKind)>,
     /// Number of peers with frames or acknowledgements left, as of their last check.
     pending_counts: PendingCounts,
 }

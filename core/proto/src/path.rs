@@ -214,6 +214,9 @@ pub(crate) struct Path {
     batch_end: u32,
     /// Set while the link has no room.
     blocked: bool,
+    /// Lower bound of the number of frames that may be sent past the queues, because nothing waits
+    /// and the window has room. 0 after any change that may reduce it.
+    free_left: usize,
 }
 
 impl Path {
@@ -251,6 +254,7 @@ impl Path {
             best_effort_runs: VecDeque::new(),
             batch_end: 0,
             blocked: false,
+            free_left: 0,
         }
     }
 
@@ -297,6 +301,7 @@ impl Path {
     #[cfg(test)]
     pub(crate) fn set_windows(&mut self, frames: u16) {
         self.window_frames = frames.into();
+        self.free_left = 0;
         self.rx = RxWindow::new(frames);
     }
 
@@ -318,6 +323,7 @@ impl Path {
     }
 
     /// Returns the number of bytes that the link adds to each frame.
+    #[inline]
     fn check_len(&self) -> usize {
         if self.checked { CHECK_LEN } else { 0 }
     }
@@ -353,6 +359,7 @@ impl Path {
         self.frame_len_bound = self.frame_len_bound.min(carried);
         self.frame_len = self.frame_len.min(self.frame_len_bound);
         self.window_frames = u32::from(hello.window_frames.max(1));
+        self.free_left = 0;
     }
 
     /// Marks the path as up after frames passed in both directions, with the round trip if known.
@@ -386,6 +393,7 @@ impl Path {
     /// Marks the link as full.
     pub(crate) fn block(&mut self) {
         self.blocked = true;
+        self.free_left = 0;
     }
 
     /// Clears the mark of a full link; returns whether it was set.
@@ -470,6 +478,7 @@ impl Path {
         }
         self.loss.on_sent(now);
         self.in_flight += 1;
+        self.free_left = self.free_left.saturating_sub(1);
         self.unacked.push_back(InFlight {
             contents,
             sent_at: now,
@@ -507,25 +516,22 @@ impl Path {
     /// Returns true if anything waits to be sent on this path.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.lost.is_empty() || self.has_more_waiting()
+        !self.lost.is_empty() | self.has_more_waiting()
     }
 
     /// Returns true if anything other than a retransmission waits to be sent on this path.
     #[inline]
     pub(crate) fn has_more_waiting(&self) -> bool {
-        !self.runs.is_empty()
-            || !self.best_effort_runs.is_empty()
-            || self.has_frames()
-            || self.probe.has_due()
+        // Few branches: nearly always all of them are empty.
+        let has_runs = !self.runs.is_empty() | !self.best_effort_runs.is_empty();
+        has_runs | self.has_frames() | self.probe.has_due()
     }
 
     /// Returns true if unnumbered frames wait.
     #[inline]
     fn has_frames(&self) -> bool {
-        self.open[0].is_some()
-            || self.open[1].is_some()
-            || !self.closed[0].is_empty()
-            || !self.closed[1].is_empty()
+        let has_open = self.open[0].is_some() | self.open[1].is_some();
+        has_open | !self.closed[0].is_empty() | !self.closed[1].is_empty()
     }
 
     /// Returns true if anything to send must not wait for the program's next call.

@@ -104,6 +104,7 @@ impl Remote {
     }
 
     /// Returns the number of operations that wait for an answer.
+    #[inline]
     pub(crate) fn outstanding_count(&self) -> usize {
         self.outstanding.len()
     }

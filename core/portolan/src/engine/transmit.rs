@@ -9,7 +9,7 @@ use crate::ops::Ops;
 use crate::seal::Seals;
 use portolan_link::{LinkAddr, Segments, TxError, TxFrame};
 use portolan_proto::{
-    Address, Cause, Instant, LinkId, MatchBits, Payload, PeerId, SendSpec, Transmit,
+    Address, Cause, Instant, LinkId, MatchBits, Payload, PeerId, Refused, SendSpec, Transmit,
 };
 use portolan_sys::usage;
 use std::io::IoSlice;
@@ -40,7 +40,7 @@ impl Engine {
             return false;
         }
         let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
-            return self.send_single(peer, &spec.clone(), bytes);
+            return self.send_over_network(peer, &spec.clone(), bytes);
         };
         let sent = self.links.send_message(peer, &direct, bytes);
         if sent.is_err() {
@@ -53,17 +53,40 @@ impl Engine {
         true
     }
 
-    /// Sends a message over a network in a frame of its own, if nothing is queued before it.
+    /// Sends a message over a network at once, if nothing is queued before it.
     #[inline(never)]
-    fn send_single(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        let Some(single) = self.inner.core.single(peer, spec, bytes) else {
-            return false;
-        };
-        if self.inner.owner.is_another() {
+    fn send_over_network(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+        if self.inner.owner.is_another() || !self.links.has_lossy() {
             return false;
         }
         let now = self.inner.read_clock();
+        let Inner {
+            core, seals, turn, ..
+        } = &mut self.inner;
+        let frame = match core.submit(now, peer, spec, bytes) {
+            Ok(frame) => frame,
+            Err(Refused::TooLong) => return self.send_run(now, peer, spec, bytes),
+            Err(_) => return false,
+        };
         usage::count_copy();
+        let link = frame.link;
+        let sent = match seals {
+            None => self.links.send_whole(*turn, (peer, link), frame.bytes),
+            Some(seals) => self
+                .links
+                .send_sealed(*turn, seals, (peer, link), frame.bytes),
+        };
+        if let Err(error) = sent {
+            self.on_unsent(now, (peer, link), error);
+        }
+        self.inner.note_short();
+        self.flush_rest();
+        true
+    }
+
+    /// Sends a message of several frames as [`Engine::send_over_network`] does.
+    #[inline(never)]
+    fn send_run(&mut self, now: Instant, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let Inner {
             core,
             ops,
@@ -71,23 +94,24 @@ impl Engine {
             turn,
             ..
         } = &mut self.inner;
-        let Some(transmit) = core.send_single(now, &single) else {
+        let Ok(run) = core.submit_run(now, peer, spec, bytes) else {
             return false;
         };
-        let is_short = matches!(transmit, Transmit::Frame { .. });
-        let (_, link, result) = self
-            .links
-            .hand_over(*turn, ops, seals.as_deref_mut(), &transmit);
+        usage::count_copy();
+        let (_, link, result) = self.links.hand_over(*turn, ops, seals.as_deref_mut(), &run);
         if let Err(error) = result {
             self.on_unsent(now, (peer, link), error);
         }
-        if is_short {
-            self.inner.note_short();
-        }
+        self.flush_rest();
+        true
+    }
+
+    /// Sends what was held back behind a message that was sent at once, if anything.
+    #[inline]
+    fn flush_rest(&mut self) {
         if self.inner.core.needs_transmit() || self.full_mask != 0 {
             self.flush();
         }
-        true
     }
 
     /// Flushes if a queued frame must leave before the call returns.
@@ -269,6 +293,20 @@ impl Links {
         }
     }
 
+    /// Sends one frame, sealed.
+    #[inline(never)]
+    fn send_sealed(
+        &mut self,
+        turn: u32,
+        seals: &mut Seals,
+        (peer, link): (PeerId, LinkId),
+        bytes: &[u8],
+    ) -> Result<(), TxError> {
+        let transmit = Transmit::Frame { peer, link, bytes };
+        let send = |frame: &TxFrame<'_>| self.send(turn, peer, link, frame);
+        seals.transmit(&transmit, &[], send)
+    }
+
     /// Sends each part of a transmit separately after an operation was forgotten, since the parts
     /// of the other operations must still leave.
     #[cold]
@@ -322,8 +360,7 @@ impl Links {
     ) -> (PeerId, LinkId, Result<(), TxError>) {
         match *transmit {
             Transmit::Frame { peer, link, bytes } => {
-                let result = self.send(turn, peer, link, &TxFrame::contiguous(bytes));
-                (peer, link, result)
+                (peer, link, self.send_whole(turn, (peer, link), bytes))
             }
             Transmit::Run {
                 peer,

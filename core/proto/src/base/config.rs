@@ -21,6 +21,7 @@ const SPAN_WINDOWS: u32 = 4;
 
 /// Returns the maximum number of packet numbers in use, from the lowest that has not arrived, on a
 /// path with a window of `window_frames` frames. `P3.3`
+#[inline]
 pub(crate) const fn number_span(window_frames: u32) -> u32 {
     let most = if window_frames > ACK_NUMBERS_MAX {
         window_frames

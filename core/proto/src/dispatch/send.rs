@@ -20,7 +20,7 @@ impl Core {
         spec: &SendSpec,
         len: usize,
     ) -> Result<Staging<'_>, Refused> {
-        self.submit(peer, |state, sh| state.eager(sh, spec, len))
+        self.accept(peer, |state, sh| state.eager(sh, spec, len))
     }
 
     /// Accepts a message that is longer than the eager limit of shared memory, in parts. Its bytes
@@ -35,14 +35,14 @@ impl Core {
         spec: &SendSpec,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        self.submit(peer, |state, sh| state.eager_in_parts(sh, spec, bytes))
+        self.accept(peer, |state, sh| state.eager_in_parts(sh, spec, bytes))
     }
 
     #[inline]
-    fn submit<'a, T>(
+    fn accept<'a, T>(
         &'a mut self,
         peer: PeerId,
-        accept: impl FnOnce(&mut Peer, &'a mut Shared) -> Result<T, Refused>,
+        stage: impl FnOnce(&mut Peer, &'a mut Shared) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         if !self.is_live(peer) {
             return Err(Refused::Unknown);
@@ -62,8 +62,8 @@ impl Core {
             list(ready, timed, state);
             return Err(refused);
         }
-        let accepted = accept(state, sh)?;
+        let staged = stage(state, sh)?;
         list(ready, timed, state);
-        Ok(accepted)
+        Ok(staged)
     }
 }

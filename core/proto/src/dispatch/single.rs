@@ -1,49 +1,81 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shortcut for a single message between hosts: from the caller's memory into frames that are sent
-//! immediately, past the queues; and for its acknowledgement.
+//! Single messages between hosts: from the caller's memory into frames that are sent at once, past
+//! the queues; and their acknowledgement.
 //!
-//! Like all shortcuts, it changes nothing if it does not apply.
+//! Neither changes anything if it does not apply.
 
 use super::list;
-use crate::peer::single::Single;
-use crate::{Admitted, Core, Instant, LinkId, PeerId, SendSpec, Transmit};
+use crate::path::outgoing::OutgoingKind;
+use crate::shared::Shared;
+use crate::{Admitted, Core, Instant, LinkId, PeerId, Refused, SendSpec, SingleFrame, Transmit};
 use portolan_wire::{ACK_FIXED_LEN, Ack};
 
 impl Core {
-    /// Returns a message that may be sent now with [`Core::send_single`]. Its session is open, on a
-    /// network, and nothing waits there before it.
+    /// Sends a message at once in a frame of its own, if its session is open on a network and
+    /// nothing waits there before it. Returns the frame. Its outcome is reported as for
+    /// [`Core::poll_transmit`].
+    ///
+    /// # Errors
+    /// [`Refused::TooLong`] for a message that needs several frames ([`Core::submit_run`]);
+    /// [`Refused::Busy`] or [`Refused::Unknown`] if the message cannot be sent now. The state is
+    /// then unchanged.
     #[inline]
-    #[must_use]
-    pub fn single<'a>(
-        &self,
+    pub fn submit(
+        &mut self,
+        now: Instant,
         peer: PeerId,
-        spec: &'a SendSpec,
-        bytes: &'a [u8],
-    ) -> Option<Single<'a>> {
-        let peer = self.peers.get(peer.index()).and_then(Option::as_deref)?;
-        peer.single(&self.sh.ctx, spec, bytes)
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<SingleFrame<'_>, Refused> {
+        self.release_sent();
+        let Core {
+            peers, sh, timed, ..
+        } = self;
+        let Some(Some(state)) = peers.get_mut(peer.index()) else {
+            return Err(Refused::Unknown);
+        };
+        let Shared { ctx, slots, .. } = sh;
+        let frame = state.send_frame(now, (ctx.poll_gap(), slots), spec, bytes)?;
+        let counters = ctx.counters_mut();
+        counters.messages_sent += 1;
+        counters.frames_sent += 1;
+        self.pending_counts.update(state.note_unacknowledged());
+        if state.mark_timed() {
+            timed.push(peer);
+        }
+        let (first, count) = (frame.num, 1);
+        self.sent = Some((peer, frame.link, OutgoingKind::Numbered { first, count }));
+        Ok(frame)
     }
 
-    /// Accepts a message that [may](Core::single) be sent now, if the core was not changed since,
-    /// and returns its frames: as many as the window and a call take. The outcome is reported as
-    /// for [`Core::poll_transmit`].
-    #[inline]
-    pub fn send_single(&mut self, now: Instant, single: &Single<'_>) -> Option<Transmit<'_>> {
+    /// Sends a message of several frames as [`Core::submit`] does. Returns as many of its frames as
+    /// the window and a call take.
+    ///
+    /// # Errors
+    /// As [`Core::submit`]; [`Refused::TooLong`] for a message that needs a rendezvous.
+    pub fn submit_run(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<Transmit<'_>, Refused> {
         self.release_sent();
-        let peer = single.peer();
-        let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
-        let outgoing = state.send_single(now, &mut self.sh, single)?;
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return Err(Refused::Unknown);
+        };
+        let run = state.send_run(now, &mut self.sh, spec, bytes)?;
         let counters = self.sh.ctx.counters_mut();
         counters.messages_sent += 1;
         counters.frames_sent += 1;
         self.pending_counts.update(state.note_unacknowledged());
-        match state.has_left(outgoing.link) {
-            true => list(&mut self.ready, &mut self.timed, state),
-            false if state.mark_timed() => self.timed.push(peer),
-            false => {}
+        if state.has_left(run.link) {
+            list(&mut self.ready, &mut self.timed, state);
+        } else if state.mark_timed() {
+            self.timed.push(peer);
         }
-        self.sent = Some((peer, outgoing));
-        Some(self.view(peer, &outgoing))
+        self.sent = Some((peer, run.link, run.kind));
+        Ok(self.view(peer, &run))
     }
 
     /// Takes the next record of an admitted frame, if it is an acknowledgement of everything in

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Transmission: returns frames to send, and handles their outcome.
 
-use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
+use crate::path::outgoing::{Bytes, Outgoing};
 use crate::{Core, Instant, LinkId, Payload, PeerId, PendingWork};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -142,7 +142,7 @@ impl Core {
             if let Some(peer) = peer {
                 if let Some(outgoing) = peer.next_outgoing(now, sh) {
                     sh.ctx.counters_mut().frames_sent += 1;
-                    self.sent = Some((id, outgoing));
+                    self.sent = Some((id, outgoing.link, outgoing.kind));
                     return Some(self.view(id, &outgoing));
                 }
                 peer.unmark_queued();
@@ -177,13 +177,14 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn pending_work(&self) -> PendingWork {
-        if self.ready.queue.is_empty() && self.pending_counts.any == 0 {
+        let is_ready = !self.ready.queue.is_empty();
+        if !is_ready && self.pending_counts.any == 0 {
             return PendingWork::None;
         }
         let waits = self.pending_counts.unsent > 0
             || self.sh.transfers.count() > 0
             || self.sh.remote.outstanding_count() > 0;
-        match waits || self.has_urgent_tx() {
+        match waits || is_ready && self.has_urgent_tx() {
             true => PendingWork::Unsent,
             false => PendingWork::Unacknowledged,
         }
@@ -224,11 +225,11 @@ impl Core {
     /// [`Core::link_ready`].
     pub fn transmit_refused(&mut self) {
         self.sh.ctx.counters_mut().link_full += 1;
-        let Some((id, sent)) = self.sent.take() else {
+        let Some((id, link, kind)) = self.sent.take() else {
             return;
         };
         if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
-            peer.take_back(&mut self.sh, &sent);
+            peer.take_back(&mut self.sh, link, kind);
         }
     }
 
@@ -253,14 +254,11 @@ impl Core {
     /// Frees the buffers that were kept only for the last transmit, which has been sent.
     #[inline]
     pub(super) fn release_sent(&mut self) {
-        if let Some((_, sent)) = self.sent.take() {
-            match sent.kind {
-                OutgoingKind::Lossless { frame, .. } => self.sh.slots.release(frame.slot),
-                OutgoingKind::Unnumbered { slot } => self.sh.slots.release(slot),
-                OutgoingKind::BestEffort(run) => self.sh.slots.release(run.slot()),
-                _ => {}
-            }
+        let kept = self.sent.as_ref().and_then(|(.., kind)| kind.kept_slot());
+        if let Some(slot) = kept {
+            self.sh.slots.release(slot);
         }
+        self.sent = None;
     }
 
     #[inline]

@@ -24,12 +24,6 @@ impl Lanes {
         &mut self.tx[lane.index()]
     }
 
-    /// Returns true if there is credit for a message that costs `charge` in `lane`.
-    #[inline]
-    pub(crate) fn has_credit(&self, lane: LaneId, charge: u32) -> bool {
-        self.tx[lane.index()].has_credit(charge)
-    }
-
     /// Starts the lanes of an open session with this credit in each.
     pub(crate) fn begin(&mut self, credits: [u32; 2]) {
         for (lane, credit) in self.tx.iter_mut().zip(credits) {
@@ -40,13 +34,13 @@ impl Lanes {
     /// Returns true if a submission was refused.
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
-        self.tx.iter().any(LaneTx::is_starved)
+        self.tx[0].is_starved() | self.tx[1].is_starved()
     }
 
     /// Returns true if credit must be sent to the peer.
     #[inline]
     pub(crate) fn has_credit_due(&self) -> bool {
-        self.credit_due[0] || self.credit_due[1]
+        self.credit_due != [false; 2]
     }
 
     /// Returns true if half of a lane's credit is used and not yet sent again, so the peer will

@@ -86,7 +86,7 @@ impl LaneTx {
 
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
-        self.starved || self.lacked_room
+        self.starved | self.lacked_room
     }
 
     /// Returns true, once, if a refused submission would now succeed: with credit for `charge`, or

@@ -96,6 +96,7 @@ impl<T> Slab<T> {
         self.places.iter().filter_map(|place| place.value.as_ref())
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

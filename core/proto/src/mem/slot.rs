@@ -36,7 +36,6 @@ struct Slot {
 }
 
 impl Slot {
-    #[cold]
     fn new(class: usize) -> Slot {
         let len = CLASS_LENS[class];
         let align = if len == RUNS_LEN { RUNS_ALIGN } else { 1 };
@@ -61,14 +60,34 @@ pub(crate) struct SlotPool {
 impl SlotPool {
     /// Returns a buffer of at least `len` bytes (at most 147,456) with one reference.
     pub(crate) fn take(&mut self, len: usize) -> SlotId {
+        self.take_bytes(len).0
+    }
+
+    /// Returns a buffer like [`SlotPool::take`], and its memory.
+    #[inline]
+    pub(crate) fn take_bytes(&mut self, len: usize) -> (SlotId, &mut [u8]) {
+        if len <= CLASS_LENS[0] {
+            return self.take_of(0);
+        }
         let class = CLASS_LENS.iter().position(|&class_len| len <= class_len);
-        let class = class.unwrap_or(CLASS_LENS.len() - 1);
-        let index = self.free[class].pop().unwrap_or_else(|| {
-            self.slots.push(Slot::new(class));
-            narrow(self.slots.len() - 1)
-        });
-        self.slots[index as usize].ref_count = 1;
-        SlotId(index)
+        self.take_of(class.unwrap_or(CLASS_LENS.len() - 1))
+    }
+
+    #[inline]
+    fn take_of(&mut self, class: usize) -> (SlotId, &mut [u8]) {
+        let index = match self.free[class].pop() {
+            Some(index) => index,
+            None => self.allocate(class),
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.ref_count = 1;
+        (SlotId(index), &mut slot.bytes[slot.off..])
+    }
+
+    #[cold]
+    fn allocate(&mut self, class: usize) -> u32 {
+        self.slots.push(Slot::new(class));
+        narrow(self.slots.len() - 1)
     }
 
     #[inline]

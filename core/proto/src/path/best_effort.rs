@@ -49,6 +49,7 @@ impl Path {
     ) -> Staging<'a> {
         let cut = self.cut(parts.header_len, parts.len);
         let slot = slots.take(cut.total_len);
+        self.free_left = 0;
         self.best_effort_runs.push_back(BestEffortRun {
             slot,
             off: 0,
@@ -121,6 +122,7 @@ impl Path {
     /// Puts back the last run, for which the link had no room.
     pub(crate) fn put_back_best_effort(&mut self, run: BestEffortRun) {
         self.best_effort_runs.push_front(run);
+        self.free_left = 0;
     }
 
     /// Drops runs with frames of more than `len_max` bytes, which the path no longer carries.

@@ -107,6 +107,8 @@ impl From<Path> for DormantPath {
             best_effort_runs: _,
             batch_end: _,
             blocked: _,
+            // It is counted again for the next message.
+            free_left: _,
         } = path;
         DormantPath {
             link,

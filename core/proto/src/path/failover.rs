@@ -96,7 +96,7 @@ impl Path {
         if now < self.standing.retry_at {
             return;
         }
-        self.probe.send_keepalive();
+        self.send_keepalive();
         let pause = RETRY.doubled(self.standing.retries.min(RETRY_DOUBLINGS));
         self.standing.retries += 1;
         self.standing.retry_at = now + pause;
@@ -107,6 +107,7 @@ impl Path {
     fn resume(&mut self) {
         self.standing = Standing::default();
         self.loss.restart();
+        self.free_left = 0;
         let mut num = self.base_num;
         for entry in &mut self.unacked {
             if entry.state == TxState::Sent && matches!(entry.contents, Contents::Nothing) {
@@ -217,7 +218,7 @@ impl Paths {
         {
             path.standing.queried_at = Some(now);
             path.standing.has_replied = false;
-            path.probe.send_keepalive();
+            path.send_keepalive();
         }
     }
 

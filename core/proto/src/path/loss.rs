@@ -215,7 +215,11 @@ impl Path {
         {
             let landed = before.saturating_sub(self.in_flight);
             let times = (base, self.rtt.smoothed());
+            let window = congestion.window();
             congestion.on_acked(now, (landed, before), times, self.window_frames as usize);
+            if congestion.window() < window {
+                self.free_left = 0;
+            }
         }
     }
 
@@ -280,6 +284,7 @@ impl Path {
 
     #[cold]
     fn on_lost(&mut self, count: u32) {
+        self.free_left = 0;
         if let Some(congestion) = &mut self.congestion {
             congestion.on_lost(count);
         }
@@ -335,6 +340,7 @@ impl Path {
         if let Some(index) = first {
             self.unacked[index].state = TxState::Lost;
             self.in_flight -= 1;
+            self.free_left = 0;
             self.lost
                 .push_back(self.base_num.wrapping_add(narrow(index)));
         }
@@ -362,6 +368,7 @@ impl Path {
         {
             entry.state = TxState::Lost;
             self.in_flight -= 1;
+            self.free_left = 0;
             self.lost.push_front(num);
         }
     }

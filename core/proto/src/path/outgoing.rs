@@ -6,7 +6,7 @@ use super::best_effort::BestEffortRun;
 use super::{Contents, OpenFrame, Path, TxState};
 use crate::mem::slot::{SlotId, SlotPool};
 use crate::{Instant, LinkId};
-use portolan_wire::{ATTEMPT_MAX, FrameKind};
+use portolan_wire::{ATTEMPT_MAX, CHECK_LEN, FRAME_HEADER_LEN, FrameKind};
 
 /// See the module documentation.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,21 @@ pub(crate) struct Outgoing {
     pub(crate) link: LinkId,
     pub(crate) bytes: Bytes,
     pub(crate) kind: OutgoingKind,
+}
+
+/// Offset of the records in the buffer of a frame that is sent past the queues. Its checksum and
+/// its header precede them.
+pub(crate) const RECORDS_AT: usize = CHECK_LEN + FRAME_HEADER_LEN;
+
+/// Frame for a link to send now, which [`crate::Core::submit`] has filled.
+#[derive(Debug)]
+pub struct SingleFrame<'a> {
+    /// Link to use.
+    pub link: LinkId,
+    /// Frame, with its checksum in front if it has one.
+    pub bytes: &'a [u8],
+    /// Number of the frame.
+    pub(crate) num: u32,
 }
 
 /// Location of the bytes of a transmit.
@@ -73,6 +88,22 @@ pub(crate) enum OutgoingKind {
     Chunk { transfer: u32, off: u64 },
     /// Handshake, probe or reset; repeated by its own timer.
     Repeating,
+}
+
+impl OutgoingKind {
+    /// Returns the buffer that is kept only until the transmit was sent.
+    #[inline]
+    pub(crate) fn kept_slot(&self) -> Option<SlotId> {
+        match self {
+            OutgoingKind::Lossless { frame, .. } => Some(frame.slot),
+            OutgoingKind::Unnumbered { slot } => Some(*slot),
+            OutgoingKind::BestEffort(run) => Some(run.slot()),
+            OutgoingKind::Numbered { .. }
+            | OutgoingKind::Repairs { .. }
+            | OutgoingKind::Chunk { .. }
+            | OutgoingKind::Repeating => None,
+        }
+    }
 }
 
 impl Path {
@@ -151,6 +182,7 @@ impl Path {
                     self.put_back(first.wrapping_add(ahead));
                 }
             }
+            // Frames of a lossless link are never sent past the queues as single ones.
             OutgoingKind::Lossless { lane, frame } => self.closed[lane].push_front(frame),
             OutgoingKind::Unnumbered { slot } => slots.release(slot),
             OutgoingKind::BestEffort(run) => self.put_back_best_effort(run),

@@ -96,10 +96,6 @@ impl Paths {
     }
 
     /// Returns the path for a message of `len` bytes that fills several frames. `P6.5`
-    pub(crate) fn run_path(&self, ctx: &Context, len: usize) -> Option<&Path> {
-        self.get(self.run_link(ctx, len)?)
-    }
-
     pub(crate) fn run_path_mut(&mut self, ctx: &Context, len: usize) -> Option<&mut Path> {
         self.get_mut(self.run_link(ctx, len)?)
     }
@@ -177,13 +173,19 @@ impl Paths {
         if let Some(path) = self.small_mut()
             && !path.is_lossless()
         {
-            path.probe.send_keepalive();
+            path.send_keepalive();
         }
     }
 
     #[inline]
     pub(crate) fn ack_is_due(&self, now: Instant) -> bool {
         self.iter().any(|path| path.ack_due() <= now)
+    }
+
+    /// Returns true if received frames on any path are not acknowledged yet.
+    #[inline]
+    pub(crate) fn has_acks(&self) -> bool {
+        self.iter().any(|path| path.rx.unacked_count() > 0)
     }
 
     /// Writes the pending acknowledgements that fit; returns the bytes written. `P3.5`

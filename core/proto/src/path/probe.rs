@@ -101,11 +101,6 @@ impl ProbeState {
         self.best
     }
 
-    /// Schedules a probe for a sign of life on this path.
-    pub(super) fn send_keepalive(&mut self) {
-        self.keepalive_due = true;
-    }
-
     /// Returns the compact state; `None` while a probe or a reply is pending.
     pub(crate) fn memory(&self) -> Option<ProbeMemory> {
         let settled = !self.waiting && !self.suspected && !self.has_due();
@@ -126,8 +121,9 @@ impl ProbeState {
         self.regrow_at = memory.regrow_at;
     }
 
+    #[inline]
     pub(crate) fn has_due(&self) -> bool {
-        self.due || self.keepalive_due || !self.replies.is_empty()
+        self.due | self.keepalive_due | !self.replies.is_empty()
     }
 
     /// Stops all measurements.
@@ -138,6 +134,12 @@ impl ProbeState {
 }
 
 impl Path {
+    /// Schedules a probe for a sign of life on this path.
+    pub(super) fn send_keepalive(&mut self) {
+        self.probe.keepalive_due = true;
+        self.free_left = 0;
+    }
+
     /// Returns the time of the next [`Path::on_probe_timer`].
     pub(super) fn probe_timer(&self) -> Instant {
         if self.probe.waiting {
@@ -196,6 +198,7 @@ impl Path {
         self.probe.sent_at = now;
         self.probe.waiting = true;
         self.probe.due = true;
+        self.free_left = 0;
         if self.probe.suspected {
             self.probe.short_passed = false;
             self.probe.keepalive_due = true;
@@ -250,6 +253,7 @@ impl Path {
     pub(crate) fn on_probe_request(&mut self, nonce: u32) {
         if self.probe.replies.len() < REPLIES_MAX {
             self.probe.replies.push_back(nonce);
+            self.free_left = 0;
         }
     }
 

@@ -51,6 +51,7 @@ impl Path {
     /// numbers of frames in flight stay in use and are filled by empty frames.
     fn take_longer(&mut self, slots: &mut SlotPool, len_max: usize) -> Taken {
         let mut taken = Taken::default();
+        self.free_left = 0;
         let silent = self.standing.is_silent();
         let mut num = self.base_num;
         for entry in &mut self.unacked {
@@ -160,6 +161,7 @@ impl Paths {
             frames, mut moved, ..
         } = mover;
         if let Some(path) = self.small_mut() {
+            path.free_left = 0;
             for (lane, frames) in frames.into_iter().enumerate() {
                 for frame in frames.into_iter().rev() {
                     path.closed[lane].push_front(frame);

@@ -6,38 +6,61 @@
 use super::outgoing::{Bytes, Outgoing};
 use super::stage::Cut;
 use super::{Contents, InFlight, Path};
-use crate::Instant;
 use crate::base::narrow::narrow;
 use crate::mem::copy::copy;
 use crate::mem::slot::{SlotId, SlotPool};
-use portolan_wire::{Ack, FRAME_HEADER_LEN, Fragment, FrameKind, Message};
+use crate::{Instant, SingleFrame};
+use portolan_wire::{Ack, CHECK_LEN, FRAME_HEADER_LEN, Fragment, FrameKind, Message};
 
 impl Path {
     /// Returns true for a network path on which nothing waits, if its window and link have room. A
     /// message submitted now may be sent now.
     #[inline]
-    pub(crate) fn is_free(&self) -> bool {
-        !self.params.lossless && !self.blocked && !self.has_waiting() && self.window_left() > 0
+    pub(crate) fn is_free(&mut self) -> bool {
+        debug_assert!(
+            self.free_left <= self.count_free(),
+            "a change was not noted"
+        );
+        if self.free_left == 0 {
+            self.free_left = self.count_free();
+        }
+        self.free_left > 0
     }
 
-    /// Numbers a frame of `len` bytes and writes its header. The frame follows [`Path::front_len`]
-    /// bytes for its checksum in the buffer.
+    /// Returns the number of frames that may be sent past the queues.
+    #[inline(never)]
+    fn count_free(&self) -> usize {
+        match self.params.lossless || self.blocked || self.has_waiting() {
+            true => 0,
+            false => self.window_left(),
+        }
+    }
+
+    /// Numbers the frame of a single message and writes its header and checksum. Its records begin
+    /// at [`RECORDS_AT`](super::outgoing::RECORDS_AT) of `bytes`, the start of the buffer `slot`.
     #[inline]
-    pub(crate) fn seal_single(
+    pub(crate) fn seal_single<'a>(
         &mut self,
         now: Instant,
-        slots: &mut SlotPool,
         session: u64,
-        (slot, len): (SlotId, usize),
-    ) -> Outgoing {
-        let front_len = self.front_len();
-        let off = narrow(front_len);
-        let num = self.number(now, Contents::Slot { slot, off }, len);
-        let header = self.header(FrameKind::Data, (num, 0), len, session);
-        let (front, frame) = slots.bytes_mut(slot).split_at_mut(front_len);
+        slot: SlotId,
+        bytes: &'a mut [u8],
+    ) -> SingleFrame<'a> {
+        let (front, frame) = bytes.split_at_mut(CHECK_LEN);
+        let off = narrow(CHECK_LEN);
+        let num = self.number(now, Contents::Slot { slot, off }, frame.len());
+        let header = self.header(FrameKind::Data, (num, 0), frame.len(), session);
         header.emit(frame);
-        self.put_sum(front, &frame[..len]);
-        self.outgoing((num, 1), Bytes::frame(slot, 0, front_len + len))
+        let link = self.link;
+        let start = match self.params.sum {
+            Some(_) if self.checked => {
+                self.put_sum(front, frame);
+                0
+            }
+            _ => CHECK_LEN,
+        };
+        let bytes = &bytes[start..];
+        SingleFrame { link, bytes, num }
     }
 
     /// Returns true if a message [cut](Path::cut) in this way can be sent with one call now.

@@ -209,6 +209,7 @@ impl Path {
         }
         if self.open[lane].is_none() {
             self.open[lane] = Some(self.new_frame(slots));
+            self.free_left = 0;
         }
         let Some(open) = &mut self.open[lane] else {
             unreachable!("it has just been opened");
@@ -359,6 +360,7 @@ impl Path {
                 return (run.slot, start);
             }
         }
+        self.free_left = 0;
         // The last frame may carry acknowledgements, up to the length of the others. After a
         // waiting run, further runs are likely.
         let slot = slots.take(match self.runs.is_empty() {
@@ -407,6 +409,7 @@ impl Path {
         let front_len = self.front_len();
         let head_len = front_len + FRAME_HEADER_LEN;
         let segment_len = front_len + self.shared_frame_len();
+        self.free_left = 0;
         // A short burst needs little memory; after a waiting run, much more is likely.
         let slot = slots.take(match self.runs.is_empty() {
             true => segment_len.max(SHORT_RUN_LEN),

@@ -2,102 +2,93 @@
 //! Single messages: with nothing queued before them, they leave at once in frames of their own.
 
 use super::Peer;
-use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
+use crate::base::poll_gap::PollGap;
 use crate::mem::copy::copy;
+use crate::mem::slot::SlotPool;
 use crate::path::Path;
 use crate::path::ack::ACK_ROOM;
-use crate::path::outgoing::Outgoing;
+use crate::path::outgoing::{Outgoing, RECORDS_AT};
 use crate::shared::Shared;
-use crate::{Instant, LinkId, PeerId, PendingWork, SendSpec};
-use portolan_wire::{FRAME_HEADER_LEN, Fragment};
-
-/// Message that may be sent immediately, as determined by [`crate::Core::single`]. Valid until that
-/// peer's state changes.
-#[derive(Clone, Copy, Debug)]
-pub struct Single<'a> {
-    peer: PeerId,
-    spec: &'a SendSpec,
-    bytes: &'a [u8],
-    /// Set if it fills several frames.
-    is_run: bool,
-}
-
-impl Single<'_> {
-    /// Returns the destination.
-    #[inline]
-    pub(crate) fn peer(&self) -> PeerId {
-        self.peer
-    }
-}
+use crate::{Instant, LinkId, PendingWork, Refused, SendSpec, SingleFrame};
+use portolan_wire::{CHECK_LEN, Fragment};
 
 impl Peer {
-    /// Returns a message that may be sent immediately in numbered frames: an eager message with
-    /// nothing waiting before it. `P4.5`, `P4.10`
+    /// Returns true if nothing of the peer waits before a message: its session is open, and neither
+    /// credit, control records nor refused submissions wait. `P4.10`
     #[inline]
-    pub(crate) fn single<'a>(
-        &self,
-        ctx: &Context,
-        spec: &'a SendSpec,
-        bytes: &'a [u8],
-    ) -> Option<Single<'a>> {
-        let len = bytes.len();
-        let path = self.paths.small_path()?;
-        let is_free = |path: &Path| path.is_free() && !self.session.has_handshake(path.link());
-        let is_run = !path.fits_shared(spec.header_len() + len);
-        let fits = match is_run {
-            false => is_free(path),
-            true => {
-                let run_path = self.paths.run_path(ctx, len);
-                len <= ctx.eager_len_max(false) && run_path.is_some_and(is_free)
-            }
-        };
-        let may = fits
-            && self.is_open()
-            && !spec.best_effort
-            && !self.has_control()
-            && !self.is_starved()
-            && self.lanes.has_credit(spec.lane, charge(len));
-        may.then_some(Single {
-            peer: self.id,
-            spec,
-            bytes,
-            is_run,
-        })
+    fn is_clear(&self) -> bool {
+        self.session.is_up()
+            && !self.session.has_handshakes()
+            && self.control.is_empty()
+            && !(self.lanes.has_credit_due() | self.lanes.is_starved())
     }
 
-    /// Accepts such a message and returns the frames to send now. If it fills several frames, some
-    /// may wait for the window. Acknowledgements are piggybacked.
+    /// Sends a message in a frame of its own, with the pending acknowledgements; see
+    /// [`Core::submit`](crate::Core::submit).
     #[inline]
-    pub(crate) fn send_single(
+    pub(crate) fn send_frame<'a>(
         &mut self,
         now: Instant,
-        sh: &mut Shared,
-        single: &Single<'_>,
-    ) -> Option<Outgoing> {
-        debug_assert!(
-            self.single(&sh.ctx, single.spec, single.bytes).is_some(),
-            "the core has changed since the check"
-        );
-        match single.is_run {
-            false => self.send_single_frame(now, sh, single),
-            true => self.send_single_run(now, sh, single),
+        (poll_gap, slots): (&PollGap, &'a mut SlotPool),
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<SingleFrame<'a>, Refused> {
+        if spec.best_effort || !self.is_clear() {
+            return Err(Refused::Busy);
         }
+        let path = self.paths.small_mut().ok_or(Refused::NotUp)?;
+        let header_len = spec.header_len();
+        if !path.fits_shared(header_len + bytes.len()) {
+            return Err(Refused::TooLong);
+        }
+        if !path.is_free() {
+            return Err(Refused::Busy);
+        }
+        let limit = CHECK_LEN + path.frame_len();
+        let len: u16 = narrow(bytes.len());
+        let seq = self.lanes.tx(spec.lane).reserve(charge(len.into()));
+        let seq = seq.ok_or(Refused::Busy)?;
+        let payload_at = RECORDS_AT + header_len;
+        let mut end = payload_at + bytes.len();
+        let (slot, out) = slots.take_bytes(end + ACK_ROOM);
+        spec.message(len, seq).emit(&mut out[RECORDS_AT..]);
+        copy(&mut out[payload_at..end], bytes);
+        if self.paths.has_acks() {
+            let limit = out.len().min(limit);
+            let room = out.get_mut(end..limit).unwrap_or_default();
+            end += self.paths.emit_acks(now, poll_gap, room);
+        }
+        self.ack_waited = false;
+        let session = self.session.token_theirs();
+        let path = self.paths.small_mut().ok_or(Refused::NotUp)?;
+        Ok(path.seal_single(now, session, slot, &mut out[..end]))
     }
 
-    /// Sends a message of several frames. They leave in one call, as far as the window allows.
-    fn send_single_run(
+    /// Sends a message of several frames. They leave in one call, as far as the window allows; see
+    /// [`Core::submit_run`](crate::Core::submit_run). `P4.5`
+    pub(crate) fn send_run(
         &mut self,
         now: Instant,
         sh: &mut Shared,
-        &Single { spec, bytes, .. }: &Single<'_>,
-    ) -> Option<Outgoing> {
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<Outgoing, Refused> {
         let len = bytes.len();
-        let path = self.paths.run_path_mut(&sh.ctx, len)?;
+        if len > sh.ctx.eager_len_max(false) {
+            return Err(Refused::TooLong);
+        }
+        let is_clear = self.is_clear() && !spec.best_effort;
+        let path = self.paths.run_path_mut(&sh.ctx, len);
+        let path = path.ok_or(Refused::NotUp)?;
+        if !is_clear || !path.is_free() {
+            return Err(Refused::Busy);
+        }
         let link = path.link();
         let batch_len = path.batch_len(&sh.ctx, len);
-        let seq = self.lanes.tx(spec.lane).reserve(charge(len))?;
+        let seq = self.lanes.tx(spec.lane).reserve(charge(len));
+        let seq = seq.ok_or(Refused::Busy)?;
         let fragment = Fragment {
             // Each of them has its own length.
             message: spec.message(0, seq),
@@ -109,7 +100,7 @@ impl Peer {
             path.stage_run(&mut sh.slots, &fragment, len, batch_len)
                 .push(bytes);
             let batch = self.next_batch(now, sh, link);
-            return Some(batch.expect("only this run waits, and the window has room"));
+            return Ok(batch.expect("only this run waits, and the window has room"));
         }
         let mut tail = [0; ACK_ROOM];
         let room = cut.room_in_last().min(tail.len());
@@ -118,43 +109,14 @@ impl Peer {
             .emit_acks(now, sh.ctx.poll_gap(), &mut tail[..room]);
         self.ack_waited = self.paths.ack_is_due(now);
         let session = self.session.token_theirs();
-        let path = self.paths.get_mut(link)?;
-        Some(path.seal_single_run(
+        let path = self.paths.get_mut(link).ok_or(Refused::NotUp)?;
+        Ok(path.seal_single_run(
             now,
             &mut sh.slots,
             session,
             (&fragment, cut),
             (bytes, &tail[..tail_len]),
         ))
-    }
-
-    /// Sends a message in a frame of its own.
-    #[inline]
-    fn send_single_frame(
-        &mut self,
-        now: Instant,
-        sh: &mut Shared,
-        &Single { spec, bytes, .. }: &Single<'_>,
-    ) -> Option<Outgoing> {
-        let len = u16::try_from(bytes.len()).ok()?;
-        let path = self.paths.small_path()?;
-        let (front_len, limit) = (path.front_len(), path.frame_len());
-        let seq = self.lanes.tx(spec.lane).reserve(charge(bytes.len()))?;
-        let message = spec.message(len, seq);
-        let start = front_len + FRAME_HEADER_LEN;
-        let mut end = start + message.header_len() + bytes.len();
-        let slot = sh.slots.take(end + ACK_ROOM);
-        let out = sh.slots.bytes_mut(slot);
-        message.emit(&mut out[start..]);
-        copy(&mut out[start + message.header_len()..end], bytes);
-        let limit = out.len().min(front_len + limit);
-        let room = out.get_mut(end..limit).unwrap_or_default();
-        end += self.paths.emit_acks(now, sh.ctx.poll_gap(), room);
-        self.ack_waited = false;
-        let session = self.session.token_theirs();
-        let path = self.paths.small_mut()?;
-        let frame = (slot, end - front_len);
-        Some(path.seal_single(now, &mut sh.slots, session, frame))
     }
 
     /// Returns true if anything waits to be sent on `link`, or did not fit the frames just sent.

@@ -292,19 +292,19 @@ impl Peer {
     }
 
     /// Puts back a transmit that the link refused. It is returned again once the path is unblocked.
-    pub(crate) fn take_back(&mut self, sh: &mut Shared, outgoing: &Outgoing) {
+    pub(crate) fn take_back(&mut self, sh: &mut Shared, link: LinkId, kind: OutgoingKind) {
         self.is_direct = false;
-        if let Some(path) = self.paths.get_mut(outgoing.link) {
+        if let Some(path) = self.paths.get_mut(link) {
             path.block();
-            path.take_back(&mut sh.slots, outgoing.kind);
-            if let OutgoingKind::Repairs { .. } = outgoing.kind {
+            path.take_back(&mut sh.slots, kind);
+            if let OutgoingKind::Repairs { .. } = kind {
                 let repaired = sh.scratch.repaired().iter().rev();
                 repaired.for_each(|&num| path.put_back(num));
             }
-        } else if outgoing.link == LinkId::STREAM {
+        } else if link == LinkId::STREAM {
             self.stream.block();
         }
-        if let OutgoingKind::Chunk { transfer, off } = outgoing.kind {
+        if let OutgoingKind::Chunk { transfer, off } = kind {
             sh.transfers.rewind(&mut self.send_queue, transfer, off);
         }
     }

@@ -681,12 +681,10 @@ impl Pair {
     /// Sends a single message if the shortcut applies; returns whether it does.
     pub(super) fn try_send_single(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
         let to = [B, A][from];
-        let core = &mut self.ends[from].core;
-        let Some(single) = core.single(to, spec, bytes) else {
+        let Ok((link, frames)) = submit(&mut self.ends[from].core, self.now, to, spec, bytes)
+        else {
             return false;
         };
-        let transmit = core.send_single(self.now, &single).unwrap();
-        let (link, frames) = (transmit.destination().1, transmit.frames(&[]));
         for frame in frames {
             let frame = self.take_sum(link, frame);
             self.put(1 - from, link, frame);
@@ -785,5 +783,23 @@ impl Pair {
                 end.memory.keys()
             );
         }
+    }
+}
+
+/// Submits a message past the queues; returns the link and the first frames.
+pub(super) fn submit(
+    core: &mut Core,
+    now: Instant,
+    to: PeerId,
+    spec: &SendSpec,
+    bytes: &[u8],
+) -> Result<(LinkId, Vec<Vec<u8>>), Refused> {
+    match core.submit(now, to, spec, bytes) {
+        Ok(frame) => Ok((frame.link, vec![frame.bytes.to_vec()])),
+        Err(Refused::TooLong) => {
+            let run = core.submit_run(now, to, spec, bytes)?;
+            Ok((run.destination().1, run.frames(&[])))
+        }
+        Err(refused) => Err(refused),
     }
 }

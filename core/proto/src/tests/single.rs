@@ -139,19 +139,18 @@ fn single_messages_over_a_faulty_link_arrive_once_in_order() {
     check_empty(&pair);
 }
 
-/// Returns true if the shortcut applies to a message of `len` bytes to end 1.
-fn may_send(core: &Core, spec: &SendSpec, len: usize) -> bool {
-    core.single(B, spec, &[0; 64 * 1024 + 1][..len]).is_some()
+/// Submits a message of `len` bytes to end 1; returns true if the shortcut applies.
+fn submit(pair: &mut Pair, spec: &SendSpec, len: usize) -> bool {
+    pair.try_send_single(0, spec, &[7; 64 * 1024 + 1][..len])
 }
 
 #[test]
 fn refused_single_frame_is_sent_later() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let core = &mut pair.ends[0].core;
-    let single = core.single(B, &LOW, b"refused").unwrap();
-    assert!(core.send_single(pair.now, &single).is_some());
+    assert!(core.submit(pair.now, B, &LOW, b"refused").is_ok());
     core.transmit_refused();
-    assert!(!may_send(&pair.ends[0].core, &LOW, 7), "the link is full");
+    assert!(!submit(&mut pair, &LOW, 7), "the link is full");
     pair.ends[0].core.link_ready(LinkId::UDP);
     pair.run(SOON);
     assert_eq!(got(&pair, 1), [b"refused"]);
@@ -160,28 +159,29 @@ fn refused_single_frame_is_sent_later() {
 
 #[test]
 fn shortcut_is_unavailable_when_queued_or_too_long() {
-    let pair = Pair::new(&[LinkId::UDP], 3);
-    assert!(!may_send(&pair.ends[0].core, &LOW, 8), "no session yet");
+    let mut pair = Pair::new(&[LinkId::UDP], 3);
+    assert!(!submit(&mut pair, &LOW, 8), "no session yet");
     let mut pair = up(&[LinkId::UDP], [false, false]);
-    let core = &pair.ends[0].core;
-    assert!(may_send(core, &LOW, 1400));
-    assert!(may_send(core, &LOW, 64 * 1024), "in several frames");
-    assert!(!may_send(core, &LOW, 64 * 1024 + 1), "it must ask");
+    assert!(submit(&mut pair, &LOW, 1400));
+    assert!(submit(&mut pair, &LOW, 64 * 1024), "in several frames");
+    pair.run(SOON);
+    assert!(!submit(&mut pair, &LOW, 64 * 1024 + 1), "it must ask");
     let best_effort = SendSpec {
         best_effort: true,
         ..LOW
     };
-    assert!(!may_send(core, &best_effort, 8));
+    assert!(!submit(&mut pair, &best_effort, 8));
     // A message of either lane that waits for its frame would be overtaken, or would share it.
     for spec in [LOW, HIGH] {
         pair.ends[0].send(B, &spec, b"waits").unwrap();
-        assert!(!may_send(&pair.ends[0].core, &LOW, 8));
+        assert!(!submit(&mut pair, &LOW, 8));
         pair.run(SOON);
-        assert!(may_send(&pair.ends[0].core, &LOW, 8));
+        assert!(submit(&mut pair, &LOW, 8));
+        pair.run(SOON);
     }
     // Lossless links have their own shortcut.
-    let pair = up(&[LinkId::SHM], [false, false]);
-    assert!(!may_send(&pair.ends[0].core, &LOW, 8));
+    let mut pair = up(&[LinkId::SHM], [false, false]);
+    assert!(!submit(&mut pair, &LOW, 8));
 }
 
 #[test]
@@ -189,8 +189,7 @@ fn shortcut_is_unavailable_while_the_window_is_full() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     pair.deaf = Some((1, LinkId::UDP));
     let mut sent = 0;
-    while may_send(&pair.ends[0].core, &LOW, 8) {
-        pair.send_single(0, &LOW, &[7; 8]);
+    while submit(&mut pair, &LOW, 8) {
         sent += 1;
         assert!(sent <= 10_000, "there is a window");
     }
@@ -276,8 +275,8 @@ fn run_with_a_gap_is_reassembled() {
 /// Returns the frames of a message of `len` bytes from end 0, which were sent and have not arrived.
 fn frames_of(pair: &mut Pair, spec: &SendSpec, len: usize) -> Vec<Vec<u8>> {
     let core = &mut pair.ends[0].core;
-    let single = core.single(B, spec, &[7; 60_000][..len]).unwrap();
-    let mut frames = core.send_single(pair.now, &single).unwrap().frames(&[]);
+    let sent = super::pair::submit(core, pair.now, B, spec, &[7; 60_000][..len]);
+    let (_, mut frames) = sent.unwrap();
     while let Some(more) = core.poll_transmit(pair.now) {
         frames.extend(more.frames(&[]));
     }

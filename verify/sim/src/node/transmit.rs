@@ -5,7 +5,7 @@ use super::streams::part_of;
 use super::{Node, Op};
 use crate::Canary;
 use crate::context::Context;
-use portolan_proto::{Cause, LinkId, PeerId, SendSpec, Transmit};
+use portolan_proto::{Cause, LinkId, PeerId, Refused, SendSpec, Transmit};
 
 impl Node {
     /// Sends everything that is due; returns the processor time it took.
@@ -81,18 +81,15 @@ impl Node {
         bytes: &[u8],
     ) -> bool {
         let to = PeerId(peer);
-        let Some(single) = self.core.single(to, spec, bytes) else {
-            return false;
-        };
         let local = self.clock.local(cx.now);
-        let Some(transmit) = self.core.send_single(local, &single) else {
-            cx.violate_always(format!(
-                "node {} refuses a message that may be sent",
-                self.id
-            ));
-            return false;
+        let (link, frames) = match self.core.submit(local, to, spec, bytes) {
+            Ok(frame) => (frame.link, vec![frame.bytes.to_vec()]),
+            Err(Refused::TooLong) => match self.core.submit_run(local, to, spec, bytes) {
+                Ok(run) => (run.destination().1, run.frames(&[])),
+                Err(_) => return false,
+            },
+            Err(_) => return false,
         };
-        let (link, frames) = (transmit.destination().1, transmit.frames(&[]));
         if cx.net.full_until(cx.now, self.id).is_some() {
             self.refuse(link);
             return true;
