@@ -43,7 +43,7 @@ impl Core {
         if state.mark_timed() {
             timed.push(peer);
         }
-        let (first, count) = (frame.num, 1);
+        let (first, count) = (frame.num(), 1);
         self.sent = Some((peer, frame.link, OutgoingKind::Numbered { first, count }));
         Ok(frame)
     }

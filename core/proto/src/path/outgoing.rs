@@ -28,7 +28,20 @@ pub struct SingleFrame<'a> {
     /// Frame, with its checksum in front if it has one.
     pub bytes: &'a [u8],
     /// Number of the frame.
-    pub(crate) num: u32,
+    num: u32,
+}
+
+impl<'a> SingleFrame<'a> {
+    #[inline]
+    pub(super) fn new(link: LinkId, bytes: &'a [u8], num: u32) -> Self {
+        SingleFrame { link, bytes, num }
+    }
+
+    /// Returns the number of the frame.
+    #[inline]
+    pub(crate) fn num(&self) -> u32 {
+        self.num
+    }
 }
 
 /// Location of the bytes of a transmit.

@@ -60,7 +60,7 @@ impl Path {
             _ => CHECK_LEN,
         };
         let bytes = &bytes[start..];
-        SingleFrame { link, bytes, num }
+        SingleFrame::new(link, bytes, num)
     }
 
     /// Returns true if a message [cut](Path::cut) in this way can be sent with one call now.

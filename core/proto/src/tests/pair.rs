@@ -12,6 +12,8 @@ use rand_chacha::ChaCha8Rng;
 
 mod runs;
 
+pub(super) use runs::submit;
+
 pub(super) const A: PeerId = PeerId(0);
 pub(super) const B: PeerId = PeerId(1);
 
@@ -783,23 +785,5 @@ impl Pair {
                 end.memory.keys()
             );
         }
-    }
-}
-
-/// Submits a message past the queues; returns the link and the first frames.
-pub(super) fn submit(
-    core: &mut Core,
-    now: Instant,
-    to: PeerId,
-    spec: &SendSpec,
-    bytes: &[u8],
-) -> Result<(LinkId, Vec<Vec<u8>>), Refused> {
-    match core.submit(now, to, spec, bytes) {
-        Ok(frame) => Ok((frame.link, vec![frame.bytes.to_vec()])),
-        Err(Refused::TooLong) => {
-            let run = core.submit_run(now, to, spec, bytes)?;
-            Ok((run.destination().1, run.frames(&[])))
-        }
-        Err(refused) => Err(refused),
     }
 }

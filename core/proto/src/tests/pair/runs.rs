@@ -58,3 +58,21 @@ impl Pair {
         end.drain(&[]);
     }
 }
+
+/// Submits a message past the queues; returns the link and the first frames.
+pub(in crate::tests) fn submit(
+    core: &mut Core,
+    now: Instant,
+    to: PeerId,
+    spec: &SendSpec,
+    bytes: &[u8],
+) -> Result<(LinkId, Vec<Vec<u8>>), Refused> {
+    match core.submit(now, to, spec, bytes) {
+        Ok(frame) => Ok((frame.link, vec![frame.bytes.to_vec()])),
+        Err(Refused::TooLong) => {
+            let run = core.submit_run(now, to, spec, bytes)?;
+            Ok((run.destination().1, run.frames(&[])))
+        }
+        Err(refused) => Err(refused),
+    }
+}
