@@ -40,6 +40,11 @@ flags=()
 for dir in "${dirs[@]}"; do
     flags+=(-I "$dir" -I "$dir/openmpi")
 done
+# Open MPI 5 includes the headers of PMIx and does not install all of its own (see component/absent).
+for dir in $(pkg-config --variable=includedir pmix 2>/dev/null || true) /usr/lib/*/pmix2/include; do
+    [[ ! -e $dir/pmix.h ]] || flags+=(-I "$dir")
+done
+flags+=(-idirafter interfaces/openmpi/component/absent)
 # Open MPI's lists exchange 16 bytes atomically, which gcc does not assume for every such processor.
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16)
 version=$("$mpicc" --showme:version | sed -n 's/.*Open MPI \([0-9.]*\).*/\1/p' | head -n 1)
@@ -54,8 +59,8 @@ if ! has_btl 1; then
     skipped "Open MPI $version has no internal headers here (Debian: libopenmpi-dev): its component is not built"
     exit 0
 fi
-if ! has_btl 'BTL_VERSION == 310'; then
-    skipped "Open MPI $version has another BTL interface than 3.1, that of 4.1: its component is not built"
+if ! has_btl 'BTL_VERSION == 310 || BTL_VERSION == 330'; then
+    skipped "Open MPI $version has another BTL interface than 3.1 (4.1) and 3.3 (5.0): its component is not built"
     exit 0
 fi
 if [[ -z $archive ]]; then

@@ -15,8 +15,18 @@
 
 #include "portolan_btl.h"
 
-#if BTL_VERSION != 310
-#error "this file is for BTL 3.1, that of Open MPI 4.1"
+/* BTL 3.1 is that of Open MPI 4.1, BTL 3.3 that of Open MPI 5.0. */
+#if BTL_VERSION == 310
+#include "opal/mca/pmix/pmix.h"
+#define PORTOLAN_MODEX_SCOPE OPAL_PMIX_GLOBAL
+/* Open MPI 4.1 expects the completion of a put when the bytes have arrived, so it has no such flag. */
+#define PORTOLAN_FLAG_REMOTE_COMPLETION 0
+#elif BTL_VERSION == 330
+#include "opal/mca/pmix/pmix-internal.h"
+#define PORTOLAN_MODEX_SCOPE PMIX_GLOBAL
+#define PORTOLAN_FLAG_REMOTE_COMPLETION MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
+#else
+#error "this component is for BTL 3.1 (Open MPI 4.1) and BTL 3.3 (Open MPI 5.0)"
 #endif
 
 /* Longest fragment. Portolan sends messages of this length without a request to the receiver (P4.5). */
@@ -30,6 +40,8 @@ struct mca_btl_base_endpoint_t {
     uint32_t peer;
     /* Null once the peer is removed. */
     opal_proc_t *proc;
+    /* Set once the failure of the peer was reported. */
+    bool has_failed;
     /* Next removed peer. */
     struct mca_btl_base_endpoint_t *next;
 };
@@ -67,9 +79,8 @@ OBJ_CLASS_DECLARATION(portolan_remote_t);
 typedef struct {
     mca_btl_base_module_t super;
     portolan_btl_t *endpoint;
-    /* Called once, for the first peer that is lost. */
+    /* Called once for each peer that is lost. It aborts the job, unless the job tolerates failed processes. */
     mca_btl_base_module_error_cb_fn_t on_error;
-    bool has_failed;
     struct mca_btl_base_endpoint_t *removed;
     opal_free_list_t short_fragments;
     opal_free_list_t long_fragments;

@@ -9,7 +9,6 @@
 
 #include "opal/constants.h"
 #include "opal/mca/base/mca_base_var.h"
-#include "opal/mca/pmix/pmix.h"
 
 OBJ_CLASS_INSTANCE(portolan_remote_t, opal_free_list_item_t, NULL, NULL);
 
@@ -49,7 +48,7 @@ static int register_parameters(void)
     /* Below the exclusivity of vader and self, which carry the messages within a host. */
     btl->btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
     btl->btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_RDMA | MCA_BTL_FLAGS_ATOMIC_OPS |
-                     MCA_BTL_FLAGS_ATOMIC_FOPS | MCA_BTL_FLAGS_RDMA_COMPLETION;
+                     MCA_BTL_FLAGS_ATOMIC_FOPS | MCA_BTL_FLAGS_RDMA_COMPLETION | PORTOLAN_FLAG_REMOTE_COMPLETION;
     btl->btl_atomic_flags = MCA_BTL_ATOMIC_SUPPORTS_ADD | MCA_BTL_ATOMIC_SUPPORTS_AND |
                             MCA_BTL_ATOMIC_SUPPORTS_OR | MCA_BTL_ATOMIC_SUPPORTS_XOR |
                             MCA_BTL_ATOMIC_SUPPORTS_LAND | MCA_BTL_ATOMIC_SUPPORTS_LOR |
@@ -135,7 +134,7 @@ static int publish(portolan_module_t *module)
     int status;
 
     portolan_btl_address(module->endpoint, address);
-    OPAL_MODEX_SEND(status, OPAL_PMIX_GLOBAL, &mca_btl_portolan_component.btl_version, address,
+    OPAL_MODEX_SEND(status, PORTOLAN_MODEX_SCOPE, &mca_btl_portolan_component.btl_version, address,
                     sizeof(address));
     return status;
 }

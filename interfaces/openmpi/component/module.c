@@ -4,7 +4,6 @@
 
 #include "opal/class/opal_bitmap.h"
 #include "opal/constants.h"
-#include "opal/mca/pmix/pmix.h"
 
 /* Makes a process a peer. Returns NULL if it does not use this component. */
 static struct mca_btl_base_endpoint_t *make_peer(portolan_module_t *module, opal_proc_t *proc)
@@ -21,6 +20,7 @@ static struct mca_btl_base_endpoint_t *make_peer(portolan_module_t *module, opal
     struct mca_btl_base_endpoint_t *endpoint = malloc(sizeof(*endpoint));
     if (NULL != endpoint) {
         endpoint->proc = proc;
+        endpoint->has_failed = false;
         endpoint->next = NULL;
         status = portolan_btl_insert(module->endpoint, address, &endpoint->peer);
         if (PORTOLAN_BTL_OK != status) {
@@ -66,10 +66,10 @@ static int del_procs(mca_btl_base_module_t *btl, size_t count, opal_proc_t **pro
 
 void portolan_report_failed_peer(portolan_module_t *module, struct mca_btl_base_endpoint_t *endpoint, const char *why)
 {
-    if (module->has_failed || NULL == endpoint->proc) {
+    if (endpoint->has_failed || NULL == endpoint->proc) {
         return;
     }
-    module->has_failed = true;
+    endpoint->has_failed = true;
     BTL_PEER_ERROR(endpoint->proc, ("%s", why));
     if (NULL != module->on_error) {
         /* pml ob1 uses the text as a format, so it is a constant. */

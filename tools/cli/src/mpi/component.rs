@@ -20,8 +20,24 @@ pub(super) const FILE: &str = "mca_btl_portolan.so";
 /// Directories of a build and of an installation, relative to the directory of this program.
 const BESIDE: [&str; 2] = [".", "../lib/portolan"];
 
-/// BTLs of a job: `self` for a process itself, `vader` within a host, the component between hosts.
-const BTLS: &str = "self,vader,portolan";
+/// Returns the BTLs of a job: `self` for a process itself, shared memory within a host, the component between hosts.
+fn btls(mpi: &Mpi) -> &'static str {
+    match is_version_4(mpi) {
+        true => "self,vader,portolan",
+        false => "self,sm,portolan",
+    }
+}
+
+fn is_version_4(mpi: &Mpi) -> bool {
+    mpi.version.starts_with("4.")
+}
+
+/// Returns the directory of PMIx's components, if it is found.
+fn pmix_directory(mpi: &Mpi) -> Option<PathBuf> {
+    let dir = mpi.launcher.parent()?;
+    let mut places = PMIX_BESIDE.iter().map(|beside| dir.join(beside));
+    places.find_map(|place| place.canonicalize().ok())
+}
 
 /// BTL of windows that several hosts share.
 const WINDOW_BTL: &str = "portolan";
@@ -31,6 +47,18 @@ const PATH: &str = "OMPI_MCA_mca_base_component_path";
 
 /// Value of [`PATH`] for Open MPI's own directories.
 const PATH_DEFAULT: &str = "SYSTEM_DEFAULT:USER_DEFAULT";
+
+/// Variable with the directories of PMIx's components. Open MPI 5 sets it to the value of [`PATH`] if it
+/// is not set, and PMIx then complains about each directory.
+const PMIX_PATH: &str = "PMIX_MCA_mca_base_component_path";
+
+/// Directories of PMIx's own components, relative to the directory of the launcher: Debian's, and those of an Open MPI
+/// that includes PMIx.
+const PMIX_BESIDE: [&str; 3] = [
+    "../lib/x86_64-linux-gnu/pmix2/lib/pmix",
+    "../lib/pmix",
+    "../lib64/pmix",
+];
 
 /// Argument of `--via`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -71,7 +99,7 @@ impl Transport {
             ),
             None => user_error!(
                 "there is no {}/{FILE} for {mpi} next to this program: `make install` builds it if the internal \
-                 headers of Open MPI 4.1 are installed (Debian: libopenmpi-dev); --via ofi uses the libfabric provider",
+                 headers of this Open MPI are installed (Debian: libopenmpi-dev); --via ofi uses the libfabric provider",
                 folder(mpi)
             ),
         }
@@ -91,11 +119,17 @@ impl Transport {
 impl Plan {
     /// Makes Open MPI use the component in `directory`. Open MPI passes its own variables on to all
     /// programs and hosts.
-    pub(super) fn take_component(&mut self, directory: &Path) {
+    pub(super) fn take_component(&mut self, mpi: &Mpi, directory: &Path) {
         let others = std::env::var(PATH).unwrap_or_else(|_| PATH_DEFAULT.to_owned());
         self.set(PATH, format!("{}:{others}", directory.display()));
+        if !is_version_4(mpi)
+            && std::env::var_os(PMIX_PATH).is_none()
+            && let Some(directory) = pmix_directory(mpi)
+        {
+            self.set(PMIX_PATH, directory.display());
+        }
         self.set("OMPI_MCA_pml", "ob1");
-        self.set("OMPI_MCA_btl", BTLS);
+        self.set("OMPI_MCA_btl", btls(mpi));
         // By default Open MPI's windows ignore BTLs that it does not know.
         self.set("OMPI_MCA_osc_rdma_btls", WINDOW_BTL);
         self.forward_settings();
@@ -173,10 +207,19 @@ mod tests {
     }
 
     #[test]
+    fn shared_memory_has_another_name_in_open_mpi_5() {
+        assert_eq!(
+            btls(&mpi("mpirun (Open MPI) 4.1.6\n")),
+            "self,vader,portolan"
+        );
+        assert_eq!(btls(&mpi("mpirun (Open MPI) 5.0.7\n")), "self,sm,portolan");
+    }
+
+    #[test]
     fn component_is_selected_by_mca_variables() {
         let mpi = mpi("mpirun (Open MPI) 4.1.4\n");
         let mut plan = Plan::new(&mpi, vec!["-n".into(), "2".into(), "./a.out".into()]);
-        plan.take_component(Path::new("/lib/openmpi-4.1.4"));
+        plan.take_component(&mpi, Path::new("/lib/openmpi-4.1.4"));
         let line = plan.to_string();
         assert!(
             line.starts_with("OMPI_MCA_mca_base_component_path=/lib/openmpi-4.1.4:"),

