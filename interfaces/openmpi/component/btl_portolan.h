@@ -82,6 +82,8 @@ typedef struct {
     /* Called once for each peer that is lost. It aborts the job, unless the job tolerates failed processes. */
     mca_btl_base_module_error_cb_fn_t on_error;
     struct mca_btl_base_endpoint_t *removed;
+    /* Set once anything was sent or has arrived. Until then, `progress` polls rarely. */
+    bool has_traffic;
     opal_free_list_t short_fragments;
     opal_free_list_t long_fragments;
     opal_free_list_t remotes;

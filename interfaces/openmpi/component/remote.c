@@ -14,6 +14,7 @@ mca_btl_base_registration_handle_t *portolan_register_mem(mca_btl_base_module_t 
 
     (void) endpoint;
     (void) flags;
+    module->has_traffic = true;
     if (OPAL_UNLIKELY(NULL == handle)) {
         return NULL;
     }
@@ -37,6 +38,7 @@ static portolan_remote_t *begin(portolan_module_t *module, struct mca_btl_base_e
 {
     portolan_remote_t *remote = (portolan_remote_t *) opal_free_list_get(&module->remotes);
 
+    module->has_traffic = true;
     if (OPAL_LIKELY(NULL != remote)) {
         remote->done = done;
         remote->endpoint = endpoint;

@@ -82,6 +82,7 @@ int portolan_send(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *en
     portolan_fragment_t *fragment = (portolan_fragment_t *) descriptor;
     uint32_t flags = descriptor->des_flags;
 
+    module->has_traffic = true;
     fragment->endpoint = endpoint;
     int status = portolan_btl_send(module->endpoint, endpoint->peer, tag, fragment->segment.seg_addr.pval,
                                    fragment->segment.seg_len, (uint64_t) (uintptr_t) fragment);
@@ -125,6 +126,7 @@ int portolan_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *e
 {
     portolan_module_t *module = (portolan_module_t *) btl;
 
+    module->has_traffic = true;
     if (OPAL_LIKELY(0 == payload_size || !opal_convertor_need_buffers(convertor))) {
         void *payload = NULL;
         if (0 != payload_size) {
@@ -155,6 +157,7 @@ void portolan_on_message(void *user, uint8_t tag, const void *bytes, size_t len)
         BTL_ERROR(("dropped a message of %zu bytes with the unknown tag %u", len, tag));
         return;
     }
+    portolan_module.has_traffic = true;
     segment.seg_addr.pval = (void *) bytes;
     segment.seg_len = len;
 #if BTL_VERSION == 310
