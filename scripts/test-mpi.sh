@@ -10,6 +10,7 @@
 # - pingpong: libfabric's own test;
 # - unasked: nothing changes without a request for the provider;
 # - killed: a process dies;
+# - shrink: a process dies, and the job continues (Open MPI 5 with its component);
 # - stopped: a process is stopped for a while;
 # - asleep: a process sends and then makes no calls;
 # - passive: memory of a process is accessed while it makes no calls;
@@ -36,13 +37,14 @@ source "$(dirname "$0")/lib.sh"
 
 mpis=("$@")
 [[ ${#mpis[@]} -gt 0 ]] || mpis=(openmpi4 openmpi5 mpich)
-read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive dynamic flood broker npb apps futures fft profile-apps mpi4py}"
+read -r -a parts <<<"${PARTS:-pingpong unasked killed shrink stopped asleep passive dynamic flood broker npb apps futures fft profile-apps mpi4py}"
 
 source scripts/mpi/common.sh
 # Listed one by one, so that shellcheck follows.
 source scripts/mpi/pingpong.sh
 source scripts/mpi/unasked.sh
 source scripts/mpi/killed.sh
+source scripts/mpi/shrink.sh
 source scripts/mpi/stopped.sh
 source scripts/mpi/asleep.sh
 source scripts/mpi/passive.sh
@@ -70,6 +72,7 @@ for mpi in "${mpis[@]}"; do
     fi
     if is_wanted unasked; then unasked "$mpi"; fi
     if is_wanted killed; then killed "$mpi"; fi
+    if is_wanted shrink; then shrink "$mpi"; fi
     if is_wanted stopped; then stopped "$mpi"; fi
     if is_wanted asleep; then asleep "$mpi"; fi
     if is_wanted passive; then passive "$mpi"; fi
