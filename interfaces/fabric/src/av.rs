@@ -50,8 +50,10 @@ pub(crate) extern "C" fn open(
             if attr.rx_ctx_bits != 0 {
                 return Err(Errno::INVAL);
             }
-            if attr.av_type == AV_UNSPEC {
-                attr.av_type = AV_TABLE;
+            match attr.av_type {
+                AV_MAP | AV_TABLE => {}
+                AV_UNSPEC => attr.av_type = AV_TABLE,
+                _ => return Err(Errno::INVAL),
             }
         }
         let index = domain.lock().open_av();

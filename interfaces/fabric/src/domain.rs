@@ -41,12 +41,13 @@ pub(crate) extern "C" fn open(
     status(|| {
         // SAFETY: an open fabric of this provider, whose version libfabric sets after `open`, and
         // the application's information.
-        let (api, attr) = unsafe {
+        let (fabric, attr) = unsafe {
             let info = info.as_ref().ok_or(Errno::INVAL)?;
             let attr = info.domain_attr.as_ref().ok_or(Errno::INVAL)?;
-            ((*fabric).api_version, attr)
+            (&*fabric, attr)
         };
-        let domain = Arc::new(Domain::new(attr, api));
+        let domain = Arc::new(Domain::new(attr, fabric.api_version));
+        domain.lock().enter(&fabric.users);
         let head = FidDomain {
             fid: fid(CLASS_DOMAIN, context, &FID_OPS),
             ops: &raw const DOMAIN_OPS,
@@ -66,5 +67,5 @@ extern "C" fn bind(_domain: *mut Fid, _eq: *mut Fid, _flags: u64) -> c_int {
 
 extern "C" fn close(domain: *mut Fid) -> c_int {
     // SAFETY: an open domain of this provider, closed only once.
-    unsafe { Object::<FidDomain>::close(domain, |state, _| state.close()) }
+    unsafe { Object::<FidDomain>::close(domain, |state, _| state.leave()) }
 }

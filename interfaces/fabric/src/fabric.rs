@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "called from C")]
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use crate::abi::*;
 use crate::cq;
@@ -41,6 +42,7 @@ pub(crate) extern "C" fn open(
                 fid: fid(CLASS_FABRIC, context, &FID_OPS),
                 ops: &raw const FABRIC_OPS,
                 api_version,
+                users: Arc::default(),
             };
             *out = Box::into_raw(Box::new(fabric));
         }
@@ -68,8 +70,14 @@ extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int
 
 extern "C" fn close(fabric: *mut Fid) -> c_int {
     status(|| {
+        let fabric = fabric.cast::<FidFabric>();
+        // SAFETY: an open fabric of this provider.
+        let users = unsafe { &(*fabric).users };
+        if Arc::strong_count(users) > 1 {
+            return Err(Errno::BUSY);
+        }
         // SAFETY: allocated by `open`, and closed only once.
-        drop(unsafe { Box::from_raw(fabric.cast::<FidFabric>()) });
+        drop(unsafe { Box::from_raw(fabric) });
         Ok(())
     })
 }

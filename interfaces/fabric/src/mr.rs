@@ -119,6 +119,9 @@ fn register(domain: *mut Fid, attr: &MrAttr, out: *mut *mut FidMr) -> c_int {
 
 /// Selects key and base address according to the domain's `mr_mode`.
 fn plan(domain: &Domain, state: &State, attr: &MrAttr, memory: iovec) -> Result<Mr, Errno> {
+    if memory.iov_base.is_null() && memory.iov_len > 0 {
+        return Err(Errno::INVAL);
+    }
     let memory = RawPiece {
         ptr: memory.iov_base.cast(),
         len: memory.iov_len,

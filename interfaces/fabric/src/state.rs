@@ -17,6 +17,7 @@ mod routes;
 mod submit;
 mod wait;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use portolan::EndpointAddress;
@@ -45,6 +46,8 @@ pub(crate) struct State {
     cntrs: Slab<Cntr>,
     avs: Slab<Av>,
     mrs: Slab<Mr>,
+    /// The fabric, until the domain is closed.
+    fabric: Option<Arc<()>>,
 }
 
 /// Opening and closing. A closed object is returned, so that it is dropped without the lock.
@@ -131,9 +134,16 @@ impl State {
         }
     }
 
-    /// Checks that the domain may be closed. Remaining regions and counters keep its memory alive.
-    pub(crate) fn close(&self) -> Result<(), Errno> {
+    /// Makes the domain a user of its fabric.
+    pub(crate) fn enter(&mut self, fabric: &Arc<()>) {
+        self.fabric = Some(Arc::clone(fabric));
+    }
+
+    /// Ends the use of the fabric, if the domain may be closed. Remaining regions and counters keep
+    /// its memory alive.
+    pub(crate) fn leave(&mut self) -> Result<(), Errno> {
         if self.eps.is_empty() && self.cqs.is_empty() && self.avs.is_empty() {
+            self.fabric = None;
             Ok(())
         } else {
             Err(Errno::BUSY)

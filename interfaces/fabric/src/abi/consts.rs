@@ -59,6 +59,7 @@ pub(crate) const EP_MSG: c_int = 1;
 pub(crate) const EP_RDM: c_int = 3;
 
 pub(crate) const AV_UNSPEC: c_int = 0;
+pub(crate) const AV_MAP: c_int = 1;
 pub(crate) const AV_TABLE: c_int = 2;
 
 pub(crate) const MR_BASIC: c_int = 1;

@@ -3,6 +3,7 @@
 //! null, so every entry is set.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 
 use libc::iovec;
 
@@ -22,6 +23,8 @@ pub(crate) struct FidFabric {
     pub(crate) fid: Fid,
     pub(crate) ops: *const OpsFabric,
     pub(crate) api_version: u32,
+    /// Held by the open domains of the fabric, too. Not a part of libfabric's layout.
+    pub(crate) users: Arc<()>,
 }
 
 #[repr(C)]

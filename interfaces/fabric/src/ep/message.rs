@@ -56,9 +56,12 @@ pub(super) unsafe fn submit(
 /// The memory is readable now.
 #[inline(always)]
 pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: Buffer, what: &Outgoing) -> isize {
-    // SAFETY: guaranteed by the caller.
-    let bytes = unsafe { memory.bytes() };
     with(ep, |state, at| {
+        if memory.len() > INJECT_LEN_MAX {
+            return Err(Errno::MSGSIZE);
+        }
+        // SAFETY: guaranteed by the caller.
+        let bytes = unsafe { memory.bytes() };
         state.inject(at, what.to, &what.spec(), bytes)
     })
 }

@@ -10,6 +10,9 @@ use crate::abi::Ioc;
 use crate::errno::Errno;
 use crate::offer::PIECES_MAX;
 
+/// Maximum length of memory, in bytes.
+const LEN_MAX: usize = isize::MAX as usize;
+
 const NOTHING: RawPiece = RawPiece {
     ptr: std::ptr::null_mut(),
     len: 0,
@@ -39,7 +42,7 @@ impl Pieces {
                 len: entry.iov_len,
             };
         }
-        Ok(all)
+        all.checked()
     }
 
     /// Converts a list of arrays whose elements have `element_len` bytes.
@@ -64,7 +67,15 @@ impl Pieces {
                 len,
             };
         }
-        Ok(all)
+        all.checked()
+    }
+
+    /// Returns the pieces, or an error if no memory can be as long as they are together.
+    fn checked(self) -> Result<Pieces, Errno> {
+        match total_len(self.as_ref()) > LEN_MAX {
+            true => Err(Errno::INVAL),
+            false => Ok(self),
+        }
     }
 
     fn with_count(count: usize) -> Result<Pieces, Errno> {
@@ -103,6 +114,12 @@ pub(super) trait Memory {
 pub(super) struct Buffer(pub(super) *const c_void, pub(super) usize);
 
 impl Buffer {
+    /// Returns the length, in bytes.
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        self.1
+    }
+
     /// Returns the bytes, which a call may read until it returns.
     ///
     /// # Safety
@@ -124,6 +141,9 @@ impl Memory for Buffer {
     #[inline]
     unsafe fn pieces(self) -> Result<[RawPiece; 1], Errno> {
         let Buffer(buf, len) = self;
+        if len > LEN_MAX {
+            return Err(Errno::INVAL);
+        }
         let ptr = buf.cast_mut().cast();
         Ok([RawPiece { ptr, len }])
     }

@@ -245,6 +245,9 @@ extern "C" fn injectdata(
 /// The memory is readable now.
 unsafe fn inject_put(ep: *mut FidEp, memory: Buffer, what: &Access) -> isize {
     with(ep, |state, at| {
+        if memory.len() > INJECT_LEN_MAX {
+            return Err(Errno::MSGSIZE);
+        }
         // SAFETY: guaranteed by the caller.
         let bytes = unsafe { memory.bytes() }.to_vec();
         put_copy(state.ep(at), what, Op::unreported(RMA | WRITE), bytes)

@@ -317,6 +317,53 @@ fn object_in_use_cannot_be_closed() {
         assert_eq!(close(&raw mut (*a.av).fid), -libc::EBUSY);
         assert_eq!(close(&raw mut (*a.cntr).fid), -libc::EBUSY);
         assert_eq!(close(&raw mut (*a.domain).fid), -libc::EBUSY);
+        assert_eq!(close(&raw mut (*a.fabric).fid), -libc::EBUSY);
+    }
+}
+
+#[test]
+fn impossible_arguments_are_refused() {
+    let a = Party::open(Plan::default());
+    // SAFETY: an open domain; the attributes and the storage for objects are on the stack.
+    unsafe {
+        let (mut av, mut mr) = (null_mut(), null_mut());
+        let mut attr: AvAttr = std::mem::zeroed();
+        attr.av_type = 7;
+        let av_open = (*(*a.domain).ops).av_open;
+        let opened = av_open(a.domain, &raw mut attr, &raw mut av, null_mut());
+        assert_eq!(opened, -libc::EINVAL);
+        let (reg, domain) = ((*(*a.domain).mr).reg, (&raw mut (*a.domain).fid));
+        let registered = reg(
+            domain,
+            null(),
+            100,
+            REMOTE_READ,
+            0,
+            1,
+            0,
+            &raw mut mr,
+            null_mut(),
+        );
+        assert_eq!(registered, -libc::EINVAL);
+    }
+}
+
+#[test]
+fn messages_longer_than_memory_or_an_injection_are_refused() {
+    let (a, _b) = Party::pair(Plan::default());
+    let bytes = vec![0_u8; 4097];
+    let (at, tagged, invalid) = (bytes.as_ptr(), a.tagged(), -(libc::EINVAL as isize));
+    let injected = (tagged.inject)(a.ep, at.cast(), bytes.len(), 0, TAG);
+    assert_eq!(injected, -(libc::EMSGSIZE as isize));
+    let sent = (tagged.send)(a.ep, at.cast(), usize::MAX, null_mut(), 0, TAG, null_mut());
+    assert_eq!(sent, invalid);
+    let piece = |len| libc::iovec {
+        iov_base: at.cast_mut().cast(),
+        iov_len: len,
+    };
+    for pieces in [[piece(1), piece(usize::MAX)], [piece(usize::MAX / 3); 2]] {
+        let sent = (tagged.sendv)(a.ep, pieces.as_ptr(), null_mut(), 2, 0, TAG, null_mut());
+        assert_eq!(sent, invalid);
     }
 }
 
