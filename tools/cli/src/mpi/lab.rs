@@ -50,7 +50,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
             rank_count: args.n,
             is_crowded: args.n as usize > lab.core_count(),
             agent: &agent,
-            agent_args: &format!("lab rsh --name {}", lab.name),
+            // One word: Open MPI 5 drops an argument of one letter.
+            agent_args: &format!("lab rsh --name={}", lab.name),
         },
     );
     args.choice.announce(&mpi, &plan);
