@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * BT, block tridiagonal: the flow of fluid.h by alternating directions. In each direction a row of points
- * is a system of equations with blocks of five unknowns. The cube is cut into tiles, of which each
- * process has one in every step of a sweep.
+ * BT, block tridiagonal: the flow of fluid.h by alternating directions. In each direction a row
+ * of points is a system of equations with blocks of five unknowns. The cube is cut into tiles,
+ * of which each process has one in every step of a sweep.
  *
  *   mpirun -n PROCESSES ./bt CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of processes is
- * accepted while tiles have 2 points along each axis; the benchmark itself takes square numbers. */
+ * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of
+ * processes is accepted while tiles have 2 points along each axis; the benchmark itself takes
+ * square numbers. */
 
 #include "tiles.h"
 
@@ -24,13 +25,15 @@ struct problem {
 
 static const struct problem PROBLEMS[] = {
     { 12, 60, 0.01,
-      { { 1.7034283709541311e-1, 1.2975252070034097e-2, 3.2527926989486055e-2, 2.6436421275166801e-2,
-          1.9211784131744430e-1 },
-        { 4.9976913345811579e-4, 4.5195666782961927e-5, 7.3973765172921357e-5, 7.3821238632439731e-5,
-          8.9269630987491446e-4 } } },
+      { { 1.7034283709541311e-1, 1.2975252070034097e-2, 3.2527926989486055e-2,
+          2.6436421275166801e-2, 1.9211784131744430e-1 },
+        { 4.9976913345811579e-4, 4.5195666782961927e-5, 7.3973765172921357e-5,
+          7.3821238632439731e-5, 8.9269630987491446e-4 } } },
     { 24, 200, 0.0008,
-      { { 0.1125590409344e3, 0.1180007595731e2, 0.2710329767846e2, 0.2469174937669e2, 0.2638427874317e3 },
-        { 0.4419655736008e1, 0.4638531260002, 0.1011551749967e1, 0.9235878729944, 0.1018045837718e2 } } },
+      { { 0.1125590409344e3, 0.1180007595731e2, 0.2710329767846e2, 0.2469174937669e2,
+          0.2638427874317e3 },
+        { 0.4419655736008e1, 0.4638531260002, 0.1011551749967e1, 0.9235878729944,
+          0.1018045837718e2 } } },
     { 64, 200, 0.0008,
       { { 1.0806346714637264e2, 1.1319730901220813e1, 2.5974354511582465e1, 2.3665622544678910e1,
           2.5278963211748344e2 },
@@ -50,10 +53,10 @@ struct row {
 
 #define ROW_LEN (sizeof(struct row) / sizeof(double))
 
-/* Sets the block that couples the point behind, `after`, to a point. `central` and `second` are as for
- * fluid_add_coupled. */
-static inline void fill_after(const struct fluid_point *after, int axis, double central, double second,
-                              struct row *row) {
+/* Sets the block that couples the point behind, `after`, to a point. `central` and `second` are
+ * as for fluid_add_coupled. */
+static inline void fill_after(const struct fluid_point *after, int axis, double central,
+                              double second, struct row *row) {
     const double *velocity = after->velocity;
     double own = velocity[axis], moved = K34 * second * after->inverse;
     double kinetic = after->kinetic, energy = after->energy;
@@ -119,9 +122,11 @@ static inline void divide(double block[UNKNOWNS][UNKNOWNS], struct row *row) {
                 row->side[i][j] -= block[i][k] * row->side[k][j];
 }
 
-static inline void eliminate_point(const struct tile *tile, int axis, double time_step, ptrdiff_t at) {
+static inline void eliminate_point(const struct tile *tile, int axis, double time_step,
+                                   ptrdiff_t at) {
     const struct fluid_box *box = &tile->box;
-    const double h = 1.0 / (box->side - 1), central = time_step / (2 * h), second = time_step / (h * h);
+    const double h = 1.0 / (box->side - 1);
+    const double central = time_step / (2 * h), second = time_step / (h * h);
     const ptrdiff_t step = box->step[axis];
     const struct fluid_point *point = &box->point[at];
     struct row *row = (struct row *)tile->rows + at, work;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The exact solution is a polynomial: for each unknown the constant, then the coefficients of x, y and z,
- * of their squares, cubes, and fourth powers. */
+/* The exact solution is a polynomial: for each unknown the constant, then the coefficients of x,
+ * y and z, of their squares, cubes, and fourth powers. */
 static const double EXACT[UNKNOWNS][13] = {
     { 2, 0, 0, 4, 5, 3, 0.5, 0.02, 0.01, 0.03, 0.5, 0.4, 0.3 },
     { 1, 0, 0, 0, 1, 2, 3, 0.01, 0.03, 0.02, 0.4, 0.3, 0.5 },
@@ -34,8 +34,8 @@ static void place_of(const struct fluid_box *box, int x, int y, int z, double pl
         place[axis] = (double)(box->first[axis] + at[axis]) / (box->side - 1);
 }
 
-/* Interpolates from the faces of the cube, as the statement does: the sum of the interpolations along
- * each axis, less the products of pairs, plus the product of all. */
+/* Interpolates from the faces of the cube, as the statement does: the sum of the interpolations
+ * along each axis, less the products of pairs, plus the product of all. */
 static void initial(const double place[3], double value[UNKNOWNS]) {
     double along[3][UNKNOWNS];
     for (int axis = 0; axis < 3; axis++) {
@@ -77,8 +77,8 @@ void fluid_start(struct fluid_box *box) {
             }
 }
 
-/* Returns the box's points, with `width` copies on each side along an axis as far as they are in the
- * cube. */
+/* Returns the box's points, with `width` copies on each side along an axis as far as they are in
+ * the cube. */
 static struct fluid_range with_copies(const struct fluid_box *box, int axis, int width) {
     struct fluid_range range = { .until = { box->len[0], box->len[1], box->len[2] } };
     int before = box->first[axis], after = box->side - box->first[axis] - box->len[axis];
@@ -194,8 +194,8 @@ static void derive(struct fluid_box *box) {
 }
 
 /* Adds the differences along one axis at a point. `step` is the distance of neighbours. */
-static inline void add_axis(const double *u, const struct fluid_point *point, ptrdiff_t step, int axis,
-                            int side, const double fourth[5], double sum[UNKNOWNS]) {
+static inline void add_axis(const double *u, const struct fluid_point *point, ptrdiff_t step,
+                            int axis, int side, const double fourth[5], double sum[UNKNOWNS]) {
     const double h1 = 0.5 * (side - 1), h2 = (double)(side - 1) * (side - 1);
     const double viscous = K34 * h2, diffusion = FLUID_DIFFUSION[axis] * h2;
     const struct fluid_point *after = point + step, *before = point - step;
@@ -208,7 +208,8 @@ static inline void add_axis(const double *u, const struct fluid_point *point, pt
     for (int m = 0; m < UNKNOWNS; m++)
         sum[m] += diffusion * (u_after[m] - 2 * u[m] + u_before[m]) -
                   DISSIPATION * (fourth[0] * u_before2[m] + fourth[1] * u_before[m] +
-                                 fourth[2] * u[m] + fourth[3] * u_after[m] + fourth[4] * u_after2[m]);
+                                 fourth[2] * u[m] + fourth[3] * u_after[m] +
+                                 fourth[4] * u_after2[m]);
     sum[0] -= h1 * (u_after[1 + axis] - u_before[1 + axis]);
     for (int i = 0; i < 3; i++)
         sum[1 + i] += viscous * curve[i] - h1 * (u_after[1 + i] * fast - u_before[1 + i] * slow);
@@ -216,7 +217,8 @@ static inline void add_axis(const double *u, const struct fluid_point *point, pt
     sum[4] += viscous * ((1 - K15) * (after->kinetic - 2 * point->kinetic + before->kinetic) +
                          (fast * fast - 2 * own * own + slow * slow) / 6 +
                          K15 * (after->energy - 2 * point->energy + before->energy)) -
-              h1 * ((u_after[4] + after->pressure) * fast - (u_before[4] + before->pressure) * slow);
+              h1 * ((u_after[4] + after->pressure) * fast -
+                    (u_before[4] + before->pressure) * slow);
 }
 
 void fluid_residual(struct fluid_box *box, double scale) {
@@ -257,8 +259,8 @@ size_t fluid_face_points(const struct fluid_box *box, int axis) {
 }
 
 /* Copies `planes.count` planes from place `first` on to `packed`, or back. */
-static size_t copy(const struct fluid_box *box, struct fluid_planes planes, int first, double *array,
-                   size_t width, double *packed, bool back) {
+static size_t copy(const struct fluid_box *box, struct fluid_planes planes, int first,
+                   double *array, size_t width, double *packed, bool back) {
     struct fluid_range range = { .until = { box->len[0], box->len[1], box->len[2] } };
     range.from[planes.axis] = first;
     range.until[planes.axis] = first + planes.count;
@@ -277,8 +279,8 @@ size_t fluid_pack(const struct fluid_box *box, struct fluid_planes planes, const
     return copy(box, planes, first, (double *)array, width, packed, false);
 }
 
-size_t fluid_unpack(const struct fluid_box *box, struct fluid_planes planes, double *array, size_t width,
-                    const double *packed) {
+size_t fluid_unpack(const struct fluid_box *box, struct fluid_planes planes, double *array,
+                    size_t width, const double *packed) {
     int first = planes.high ? box->len[planes.axis] : -planes.count;
     return copy(box, planes, first, array, width, (double *)packed, true);
 }

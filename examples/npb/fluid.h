@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Code shared by BT, SP and LU: the compressible flow on a cube that they compute in different ways,
- * with its differences in space, its exact solution and its initial values.
+ * Code shared by BT, SP and LU: the compressible flow on a cube that they compute in different
+ * ways, with its differences in space, its exact solution and its initial values.
  *
- * The names follow the statement of the NAS Parallel Benchmarks (RNR-94-007), section 3: five unknowns
- * at each point, which are density, momentum along x, y and z, and energy. */
+ * The names follow the statement of the NAS Parallel Benchmarks (RNR-94-007), section 3: five
+ * unknowns at each point, which are density, momentum along x, y and z, and energy. */
 
 #ifndef NPB_FLUID_H
 #define NPB_FLUID_H
@@ -52,8 +52,8 @@ struct fluid_box {
     /* Right-hand side, then the change of u. It is 0 on the surface of the cube. */
     double (*change)[UNKNOWNS];
     struct fluid_point *point; /* for u, and the nearest copies */
-    /* Coefficients of the fourth differences at each of the `side` places along an axis: for the points
-     * two before to two after. Near the surface of the cube there are fewer points. */
+    /* Coefficients of the fourth differences at each of the `side` places along an axis: for the
+     * points two before to two after. Near the surface of the cube there are fewer points. */
     double (*fourth)[5];
 };
 
@@ -89,7 +89,8 @@ struct fluid_range fluid_inside(const struct fluid_box *box);
 /* Sets u to the initial values. */
 void fluid_start(struct fluid_box *box);
 
-/* Computes `point` from u and the copies, and then `change`, which is the residual times `scale`. */
+/* Computes `point` from u and the copies, and then `change`, which is the residual times
+ * `scale`. */
 void fluid_residual(struct fluid_box *box, double scale);
 
 /* Adds `change` times `scale` to u. */
@@ -104,22 +105,22 @@ size_t fluid_pack(const struct fluid_box *box, struct fluid_planes planes, const
                   size_t width, double *packed);
 
 /* Copies a neighbour's planes from `packed` to the copies outside this end of the axis. */
-size_t fluid_unpack(const struct fluid_box *box, struct fluid_planes planes, double *array, size_t width,
-                    const double *packed);
+size_t fluid_unpack(const struct fluid_box *box, struct fluid_planes planes, double *array,
+                    size_t width, const double *packed);
 
-/* Adds up the squares of the residual, which is in `change`, and of the difference between u and the
- * exact solution. */
+/* Adds up the squares of the residual, which is in `change`, and of the difference between u and
+ * the exact solution. */
 void fluid_add_squares(const struct fluid_box *box, struct fluid_norms *sums);
 
 /* Records the norms, from the sums of the squares in the boxes of this process. */
 void fluid_check(struct npb_run *run, int side, struct fluid_norms sums,
                  const struct fluid_norms *published);
 
-/* Adds the product of the matrix that couples a point's neighbour to it with changes of the neighbour:
- * the derivatives of the differences along `axis`. `central` is the factor of the first difference,
- * which is negative for a neighbour behind the point, and `second` that of the second difference. There are
- * `width` changes side by side, a constant, so that compilers use vector instructions: number i of
- * unknown m is change[m * width + i]. */
+/* Adds the product of the matrix that couples a point's neighbour to it with changes of the
+ * neighbour: the derivatives of the differences along `axis`. `central` is the factor of the
+ * first difference, which is negative for a neighbour behind the point, and `second` that of the
+ * second difference. There are `width` changes side by side, a constant, so that compilers use
+ * vector instructions: number i of unknown m is change[m * width + i]. */
 static inline void fluid_add_coupled(const struct fluid_point *neighbour, int axis, double central,
                                      double second, int width, const double *restrict change,
                                      double *restrict sum) {
@@ -139,8 +140,8 @@ static inline void fluid_add_coupled(const struct fluid_point *neighbour, int ax
         double z_moved = inverse * (z - velocity[2] * density);
         double moved = inverse * flow, push = central * pressure + viscous / 3 * moved;
         sum[i] += central * mass + diffusion * density;
-        sum[width + i] += central * (x * own + velocity[0] * flow) + viscous * x_moved + diffusion * x +
-                          (axis == 0 ? push : 0);
+        sum[width + i] += central * (x * own + velocity[0] * flow) + viscous * x_moved +
+                          diffusion * x + (axis == 0 ? push : 0);
         sum[2 * width + i] += central * (y * own + velocity[1] * flow) + viscous * y_moved +
                               diffusion * y + (axis == 1 ? push : 0);
         sum[3 * width + i] += central * (z * own + velocity[2] * flow) + viscous * z_moved +

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * FT, Fourier transforms: the heat equation on a periodic box by spectra. The box is cut into slabs
- * of planes, one per process. Each inverse transform exchanges all points between all processes once.
+ * FT, Fourier transforms: the heat equation on a periodic box by spectra. The box is cut into
+ * slabs of planes, one per process. Each inverse transform exchanges all points between all
+ * processes once.
  *
  *   mpirun -n PROCESSES ./ft CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). The number of processes
- * must be a power of two, and not above the number of planes. */
+ * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). The number of
+ * processes must be a power of two, and not above the number of planes. */
 
 #include "common.h"
 
@@ -64,8 +65,8 @@ struct lane {
     double re[WIDTH], im[WIDTH];
 };
 
-/* The box is stored in one of two ways. As planes [z][y][x], a process has some z. As columns, it has
- * some y: [y][z][x], or the same as planes if there is one process. */
+/* The box is stored in one of two ways. As planes [z][y][x], a process has some z. As columns,
+ * it has some y: [y][z][x], or the same as planes if there is one process. */
 struct solver {
     struct npb_run *run;
     const struct problem *problem;
@@ -83,13 +84,14 @@ struct solver {
     struct number sums[ITERATIONS_MAX];
 };
 
-/* Performs one pass of radix 4 over `length` numbers in each of `stride` interleaved sequences, which are
- * in natural order again after the last pass (Stockham). */
+/* Performs one pass of radix 4 over `length` numbers in each of `stride` interleaved sequences,
+ * which are in natural order again after the last pass (Stockham). */
 static void pass4(const struct lane *restrict from, struct lane *restrict to, size_t length,
                   size_t stride, const struct number *roots) {
     size_t quarter = length / 4;
     for (size_t p = 0; p < quarter; p++) {
-        struct number w1 = roots[p * stride], w2 = roots[2 * p * stride], w3 = roots[3 * p * stride];
+        struct number w1 = roots[p * stride], w2 = roots[2 * p * stride];
+        struct number w3 = roots[3 * p * stride];
         for (size_t q = 0; q < stride; q++) {
             const struct lane *a = from + q + stride * p, *b = a + stride * quarter;
             const struct lane *c = b + stride * quarter, *d = c + stride * quarter;
@@ -144,8 +146,8 @@ static struct lane *transform_lanes(const struct solver *s, int axis) {
     return to;
 }
 
-/* Transforms WIDTH sequences, in place: number k of sequence i is points[k * step + i * apart]. An inverse
- * transform is the forward one with real and imaginary parts exchanged. */
+/* Transforms WIDTH sequences, in place: number k of sequence i is points[k * step + i * apart].
+ * An inverse transform is the forward one with real and imaginary parts exchanged. */
 static inline void transform(const struct solver *s, struct number *points, int axis, size_t step,
                              size_t apart, bool inverse) {
     struct lane *lanes = s->lanes[0];

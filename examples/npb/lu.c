@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * LU: the flow of fluid.h by symmetric successive over-relaxation (SSOR). The cube is cut into
- * columns along z, one per process. A sweep passes through the planes of all columns like a wave, and
- * sends an edge of each plane to two neighbours.
+ * columns along z, one per process. A sweep passes through the planes of all columns like a
+ * wave, and sends an edge of each plane to two neighbours.
  *
  *   mpirun -n PROCESSES ./lu CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of processes
- * is accepted, up to columns of 2 by 2 points. */
+ * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of
+ * processes is accepted, up to columns of 2 by 2 points. */
 
 #include "fluid.h"
 
@@ -28,13 +28,14 @@ struct problem {
 
 static const struct problem PROBLEMS[] = {
     { 12, 50, 0.5,
-      { { 1.6196343210976702e-2, 2.1976745164821318e-3, 1.5179927653399185e-3, 1.5029584435994323e-3,
-          3.4264073155896461e-2 },
-        { 6.4223319957960924e-4, 8.4144342047347926e-5, 5.8588269616485186e-5, 5.8474222595157350e-5,
-          1.3103347914111294e-3 } },
+      { { 1.6196343210976702e-2, 2.1976745164821318e-3, 1.5179927653399185e-3,
+          1.5029584435994323e-3, 3.4264073155896461e-2 },
+        { 6.4223319957960924e-4, 8.4144342047347926e-5, 5.8588269616485186e-5,
+          5.8474222595157350e-5, 1.3103347914111294e-3 } },
       7.8418928865937083 },
     { 33, 300, 1.5e-3,
-      { { 0.1236511638192e2, 0.1317228477799e1, 0.2550120713095e1, 0.2326187750252e1, 0.2826799444189e2 },
+      { { 0.1236511638192e2, 0.1317228477799e1, 0.2550120713095e1, 0.2326187750252e1,
+          0.2826799444189e2 },
         { 0.4867877144216, 0.5064652880982e-1, 0.9281818101960e-1, 0.8570126542733e-1,
           0.1084277417792e1 } },
       0.1161399311023e2 },
@@ -84,8 +85,8 @@ static void exchange(struct solver *s) {
     }
 }
 
-/* Copies the changes on an edge of plane `z` to `edge`, or back; returns the count of numbers. The edge
- * is at `place` of an axis. */
+/* Copies the changes on an edge of plane `z` to `edge`, or back; returns the count of numbers.
+ * The edge is at `place` of an axis. */
 static int copy_edge(struct solver *s, int axis, int place, int z, double *edge, bool back) {
     struct fluid_box *box = &s->box;
     int along = 1 - axis, count = 0;
@@ -122,7 +123,8 @@ static void send_edges(struct solver *s, int z, bool upper) {
 }
 
 /* Solves for the change at a point alone: the matrix is lower triangular. */
-static inline void solve_point(const struct fluid_point *point, double second, double value[UNKNOWNS]) {
+static inline void solve_point(const struct fluid_point *point, double second,
+                               double value[UNKNOWNS]) {
     const double diffusion = FLUID_DIFFUSION[0] + FLUID_DIFFUSION[1] + FLUID_DIFFUSION[2];
     double viscous = 2 * second * K34 * point->inverse, own = 1 + 2 * second * diffusion;
     double momentum = 1 / (own + viscous * 10 / 3);
@@ -143,7 +145,8 @@ static inline void relax_lower(struct solver *s, ptrdiff_t at, double central, d
     double sum[UNKNOWNS] = { 0 };
     for (int axis = 0; axis < 3; axis++) {
         ptrdiff_t neighbour = at - box->step[axis];
-        fluid_add_coupled(&box->point[neighbour], axis, central, second, 1, box->change[neighbour], sum);
+        fluid_add_coupled(&box->point[neighbour], axis, central, second, 1, box->change[neighbour],
+                          sum);
     }
     for (int m = 0; m < UNKNOWNS; m++)
         box->change[at][m] += OMEGA * sum[m];
@@ -156,7 +159,8 @@ static inline void relax_upper(struct solver *s, ptrdiff_t at, double central, d
     double sum[UNKNOWNS] = { 0 };
     for (int axis = 0; axis < 3; axis++) {
         ptrdiff_t neighbour = at + box->step[axis];
-        fluid_add_coupled(&box->point[neighbour], axis, -central, second, 1, box->change[neighbour], sum);
+        fluid_add_coupled(&box->point[neighbour], axis, -central, second, 1, box->change[neighbour],
+                          sum);
     }
     solve_point(&box->point[at], second, sum);
     for (int m = 0; m < UNKNOWNS; m++)
@@ -235,8 +239,8 @@ static void release(struct solver *s) {
     MPI_Comm_free(&s->comm);
 }
 
-/* Returns the integral of the pressure over the surface of a box in the cube, by the trapezoidal rule. The
- * statement gives these ends of the box. */
+/* Returns the integral of the pressure over the surface of a box in the cube, by the trapezoidal
+ * rule. The statement gives these ends of the box. */
 static double integrate(const struct solver *s) {
     const struct fluid_box *box = &s->box;
     const int from[3] = { 1, 1, 2 }, last[3] = { box->side - 2, box->side - 3, box->side - 2 };
@@ -253,8 +257,8 @@ static double integrate(const struct solver *s) {
                     weight *= is_end ? 1 : 2;
                     ends += is_end;
                 }
-                /* A point belongs to one face for each axis where it is at an end, whose weights along the
-                 * other two axes are meant. */
+                /* A point belongs to one face for each axis where it is at an end. The weight of
+                 * an end is 1, so the product has only those of the axes along the face. */
                 own += weight * ends * box->point[fluid_index(box, x, y, z)].pressure;
             }
     MPI_Allreduce(&own, &all, 1, MPI_DOUBLE, MPI_SUM, s->comm);
@@ -283,7 +287,8 @@ int main(int argc, char **argv) {
     npb_stop(&run);
     /* The benchmark's count. */
     run.operations = solver.problem->iterations *
-                     (1984.77 * side * side * side - 10923.3 * side * side + 27770.9 * side - 144010.0);
+                     (1984.77 * side * side * side - 10923.3 * side * side + 27770.9 * side -
+                      144010.0);
     check(&solver);
     release(&solver);
     return npb_end(&run);

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * SP, scalar pentadiagonal: the flow of fluid.h by alternating directions. In each direction the equations
- * are separated into waves, so that each row of points is a system of scalar equations. The cube is cut
- * into tiles, of which each process has one in every step of a sweep.
+ * SP, scalar pentadiagonal: the flow of fluid.h by alternating directions. In each direction the
+ * equations are separated into waves, so that each row of points is a system of scalar
+ * equations. The cube is cut into tiles, of which each process has one in every step of a sweep.
  *
  *   mpirun -n PROCESSES ./sp CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of processes is
- * accepted while tiles have 2 points along each axis; the benchmark itself takes square numbers. */
+ * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of
+ * processes is accepted while tiles have 2 points along each axis; the benchmark itself takes
+ * square numbers. */
 
 #include "tiles.h"
 
 #include <string.h>
 
-/* The kinds of waves of a sweep, each with its own matrix: those that move with the flow, and sound in and
- * against the direction of the axis. */
+/* The kinds of waves of a sweep, each with its own matrix: those that move with the flow, and
+ * sound in and against the direction of the axis. */
 enum { FLOW, FORWARD, BACKWARD, KINDS };
 
-/* A row after elimination: the coefficients of the two unknowns behind, for each kind, and the values. */
+/* A row after elimination: the coefficients of the two unknowns behind, for each kind, and the
+ * values. */
 struct row {
     double behind[KINDS][2];
     double value[UNKNOWNS];
@@ -33,10 +35,10 @@ struct problem {
 
 static const struct problem PROBLEMS[] = {
     { 12, 100, 0.015,
-      { { 2.7470315451339479e-2, 1.0360746705285417e-2, 1.6235745065095532e-2, 1.5840557224455615e-2,
-          3.4849040609362460e-2 },
-        { 2.7289258557377227e-5, 1.0364446640837285e-5, 1.6154798287166471e-5, 1.5750704994480102e-5,
-          3.4177666183390531e-5 } } },
+      { { 2.7470315451339479e-2, 1.0360746705285417e-2, 1.6235745065095532e-2,
+          1.5840557224455615e-2, 3.4849040609362460e-2 },
+        { 2.7289258557377227e-5, 1.0364446640837285e-5, 1.6154798287166471e-5,
+          1.5750704994480102e-5, 3.4177666183390531e-5 } } },
     { 36, 400, 0.0015,
       { { 0.1893253733584e-2, 0.1717075447775e-3, 0.2778153350936e-3, 0.2887475409984e-3,
           0.3143611161242e-2 },
@@ -45,15 +47,17 @@ static const struct problem PROBLEMS[] = {
     { 64, 400, 0.0015,
       { { 2.4799822399300195, 1.1276337964368832, 1.5028977888770491, 1.4217816211695179,
           2.1292113035138280 },
-        { 1.0900140297820550e-4, 3.7343951769282091e-5, 5.0092785406541633e-5, 4.7671093939528255e-5,
-          1.3621613399213001e-4 } } },
+        { 1.0900140297820550e-4, 3.7343951769282091e-5, 5.0092785406541633e-5,
+          4.7671093939528255e-5, 1.3621613399213001e-4 } } },
     { 102, 400, 0.001,
-      { { 0.6903293579998e2, 0.3095134488084e2, 0.4103336647017e2, 0.3864769009604e2, 0.5643482272596e2 },
+      { { 0.6903293579998e2, 0.3095134488084e2, 0.4103336647017e2, 0.3864769009604e2,
+          0.5643482272596e2 },
         { 0.9810006190188e-2, 0.1022827905670e-2, 0.1720597911692e-2, 0.1694479428231e-2,
           0.1847456263981e-1 } } },
 };
 
-/* Exchanges the changes of velocity along an axis and of pressure for those of the two sound waves. */
+/* Exchanges the changes of velocity along an axis and of pressure for those of the two sound
+ * waves. */
 static inline void part_sound(double *wave, int axis) {
     double velocity = wave[1 + axis], pressure = wave[4];
     wave[1 + axis] = pressure + velocity;
@@ -66,8 +70,8 @@ static inline void join_sound(double *wave, int axis) {
     wave[4] = (forward + backward) / 2;
 }
 
-/* Converts changes of the unknowns to those of entropy, velocity, and pressure divided by density and sound
- * speed. */
+/* Converts changes of the unknowns to those of entropy, velocity, and pressure divided by
+ * density and sound speed. */
 static inline void enter(const struct fluid_box *box, ptrdiff_t at) {
     const struct fluid_point *point = &box->point[at];
     double *wave = box->change[at], density = wave[0], along = 0;
@@ -109,8 +113,8 @@ static inline void for_each(struct tiles *tiles, change_point *change) {
     }
 }
 
-/* Eliminates the two unknowns before a point from its row of the matrix of a kind, and normalises it. On
- * return c[0], c[1] and c[2] are the factors for the values. */
+/* Eliminates the two unknowns before a point from its row of the matrix of a kind, and
+ * normalises it. On return c[0], c[1] and c[2] are the factors for the values. */
 static inline void eliminate_kind(double c[5], struct row *row, ptrdiff_t step, int kind) {
     const double *near = row[-step].behind[kind], *far = row[-2 * step].behind[kind];
     double first = c[1] - c[0] * far[0];
@@ -126,10 +130,11 @@ static inline void eliminate_value(const double c[5], struct row *row, ptrdiff_t
     row->value[m] = (value - c[0] * row[-2 * step].value[m] - c[1] * row[-step].value[m]) * c[2];
 }
 
-static inline void eliminate_point(const struct tile *tile, int axis, double time_step, ptrdiff_t at,
-                                   const double fourth[5]) {
+static inline void eliminate_point(const struct tile *tile, int axis, double time_step,
+                                   ptrdiff_t at, const double fourth[5]) {
     const struct fluid_box *box = &tile->box;
-    const double h = 1.0 / (box->side - 1), central = time_step / (2 * h), second = time_step / (h * h);
+    const double h = 1.0 / (box->side - 1);
+    const double central = time_step / (2 * h), second = time_step / (h * h);
     const double weight = time_step * DISSIPATION, diffusion = second * FLUID_DIFFUSION[axis];
     const double viscous = second * K15 * K34;
     const ptrdiff_t step = box->step[axis];
@@ -141,9 +146,11 @@ static inline void eliminate_point(const struct tile *tile, int axis, double tim
         join_sound(wave, axis - 1);
     part_sound(wave, axis);
     flow[0] = weight * fourth[0];
-    flow[1] = weight * fourth[1] - central * before->velocity[axis] - diffusion - viscous * before->inverse;
+    flow[1] = weight * fourth[1] - central * before->velocity[axis] - diffusion -
+              viscous * before->inverse;
     flow[2] = weight * fourth[2] + 1 + 2 * (diffusion + viscous * own->inverse);
-    flow[3] = weight * fourth[3] + central * after->velocity[axis] - diffusion - viscous * after->inverse;
+    flow[3] = weight * fourth[3] + central * after->velocity[axis] - diffusion -
+              viscous * after->inverse;
     flow[4] = weight * fourth[4];
     for (int kind = FORWARD; kind <= BACKWARD; kind++) {
         double speed = kind == FORWARD ? central : -central;
@@ -251,7 +258,8 @@ int main(int argc, char **argv) {
     tiles_residual(&tiles, 1);
     /* The benchmark's count. */
     run.operations = problem->iterations *
-                     (881.174 * side * side * side - 4683.91 * side * side + 11484.5 * side - 19272.4);
+                     (881.174 * side * side * side - 4683.91 * side * side + 11484.5 * side -
+                      19272.4);
     tiles_check(&tiles, &problem->norms);
     tiles_release(&tiles);
     return npb_end(&run);

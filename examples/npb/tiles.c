@@ -12,7 +12,8 @@ static int wrapped(int number, int count) {
     return (number % count + count) % count;
 }
 
-/* Returns the process with the tile at `place`. The processes are a grid of counts[0] by counts[2]. */
+/* Returns the process with the tile at `place`. The processes are a grid of counts[0] by
+ * counts[2]. */
 static int owner(const struct tiles *tiles, const int place[3]) {
     int row = wrapped(place[0] + place[1], tiles->counts[0]);
     return row * tiles->counts[2] + wrapped(place[0] + place[2], tiles->counts[2]);
@@ -35,7 +36,8 @@ static struct tile make_tile(const struct tiles *tiles, int index) {
     int first[3], len[3];
     for (int axis = 0; axis < 3; axis++) {
         first[axis] = (int)npb_share(tiles->side, tile.place[axis], tiles->counts[axis]);
-        len[axis] = (int)npb_share(tiles->side, tile.place[axis] + 1, tiles->counts[axis]) - first[axis];
+        len[axis] = (int)npb_share(tiles->side, tile.place[axis] + 1, tiles->counts[axis]);
+        len[axis] -= first[axis];
     }
     tile.box = fluid_make(tiles->side, first, len);
     tile.rows = npb_alloc(tile.box.point_count * tiles->row_len, sizeof(double));
@@ -106,10 +108,11 @@ void tiles_start(struct tiles *tiles) {
 /* The arrays of a tile. */
 enum array { U, CHANGE, ROWS };
 
-/* Packs or unpacks planes of the tiles at one place of an axis, one after another by their places along
- * x, which is the same order on both sides of an exchange. Returns the count of numbers. */
-static size_t copy_place(struct tiles *tiles, enum array array, int place, struct fluid_planes planes,
-                         double *packed, bool back) {
+/* Packs or unpacks planes of the tiles at one place of an axis, one after another by their
+ * places along x, which is the same order on both sides of an exchange. Returns the count of
+ * numbers. */
+static size_t copy_place(struct tiles *tiles, enum array array, int place,
+                         struct fluid_planes planes, double *packed, bool back) {
     size_t count = 0;
     for (int i = 0; i < tiles->tile_count; i++) {
         struct tile *tile = &tiles->tile[i];
@@ -126,7 +129,8 @@ static size_t copy_place(struct tiles *tiles, enum array array, int place, struc
     return count;
 }
 
-/* Does that with u at all places but the one at the surface of the cube, where there is no neighbour. */
+/* Does that with u at all places but the one at the surface of the cube, where there is no
+ * neighbour. */
 static size_t copy_faces(struct tiles *tiles, int axis, bool high, double *packed, bool back) {
     struct fluid_planes planes = { axis, high, HALO };
     int surface = high ? tiles->counts[axis] - 1 : 0;
@@ -149,10 +153,11 @@ static void exchange(struct tiles *tiles) {
         int up = (int)copy_faces(tiles, axis, true, faces[0], false);
         int down = (int)copy_faces(tiles, axis, false, faces[1], false);
         int before = tiles->before[axis], after = tiles->after[axis];
-        MPI_Irecv(faces[2], room, MPI_DOUBLE, before, TAG_UP + axis, MPI_COMM_WORLD, &all[count++]);
-        MPI_Irecv(faces[3], room, MPI_DOUBLE, after, TAG_DOWN + axis, MPI_COMM_WORLD, &all[count++]);
-        MPI_Isend(faces[0], up, MPI_DOUBLE, after, TAG_UP + axis, MPI_COMM_WORLD, &all[count++]);
-        MPI_Isend(faces[1], down, MPI_DOUBLE, before, TAG_DOWN + axis, MPI_COMM_WORLD, &all[count++]);
+        int tag_up = TAG_UP + axis, tag_down = TAG_DOWN + axis;
+        MPI_Irecv(faces[2], room, MPI_DOUBLE, before, tag_up, MPI_COMM_WORLD, &all[count++]);
+        MPI_Irecv(faces[3], room, MPI_DOUBLE, after, tag_down, MPI_COMM_WORLD, &all[count++]);
+        MPI_Isend(faces[0], up, MPI_DOUBLE, after, tag_up, MPI_COMM_WORLD, &all[count++]);
+        MPI_Isend(faces[1], down, MPI_DOUBLE, before, tag_down, MPI_COMM_WORLD, &all[count++]);
     }
     MPI_Waitall(count, all, statuses);
     for (int axis = 0; axis < 3; axis++) {
@@ -169,22 +174,24 @@ void tiles_residual(struct tiles *tiles, double scale) {
         fluid_residual(&tiles->tile[i].box, scale);
 }
 
-/* Carries the last rows of the tiles at `place` to the next tiles, or their first changes to the tiles
- * before. All processes do so at once, so each also receives for its own next tiles. */
+/* Carries the last rows of the tiles at `place` to the next tiles, or their first changes to the
+ * tiles before. All processes do so at once, so each also receives for its own next tiles. */
 static void carry(struct tiles *tiles, int axis, int place, bool substitute) {
     enum array array = substitute ? CHANGE : ROWS;
-    struct fluid_planes out = { axis, !substitute, tiles->planes }, in = { axis, substitute, tiles->planes };
+    struct fluid_planes out = { axis, !substitute, tiles->planes };
+    struct fluid_planes in = { axis, substitute, tiles->planes };
     int to = substitute ? tiles->before[axis] : tiles->after[axis];
     int from = substitute ? tiles->after[axis] : tiles->before[axis];
     int tag = substitute ? TAG_SUBSTITUTE : TAG_ELIMINATE;
     int room = (int)(tiles->face_points * (size_t)tiles->planes * tiles->row_len);
     int count = (int)copy_place(tiles, array, place, out, tiles->carried[0], false);
-    MPI_Sendrecv(tiles->carried[0], count, MPI_DOUBLE, to, tag, tiles->carried[1], room, MPI_DOUBLE, from,
-                 tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(tiles->carried[0], count, MPI_DOUBLE, to, tag, tiles->carried[1], room, MPI_DOUBLE,
+                 from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     copy_place(tiles, array, substitute ? place - 1 : place + 1, in, tiles->carried[1], true);
 }
 
-static void solve_at(struct tiles *tiles, int axis, int place, double time_step, tiles_solve *solve) {
+static void solve_at(struct tiles *tiles, int axis, int place, double time_step,
+                     tiles_solve *solve) {
     for (int i = 0; i < tiles->tile_count; i++)
         if (tiles->tile[i].place[axis] == place)
             solve(&tiles->tile[i], axis, time_step);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Code shared by BT and SP: the cube of fluid.h in tiles that are dealt to the processes, so that all of
- * them have work in every step of a sweep along any axis.
+ * Code shared by BT and SP: the cube of fluid.h in tiles that are dealt to the processes, so
+ * that all of them have work in every step of a sweep along any axis.
  *
- * With t q^2 processes, where q is as large as possible, there are t q tiles along x, as many along y,
- * and q along z. A process has t q of them, one at each place along x, and all tiles after its own along
- * an axis belong to one neighbour. With q^2 processes this is the multi-partition of the statement; the
- * general case follows Darte, Mellor-Crummey, Fowler and Chavarria-Miranda, "Generalized
- * multipartitioning of multi-dimensional arrays for parallelizing line-sweep computations". */
+ * With t q^2 processes, where q is as large as possible, there are t q tiles along x, as many
+ * along y, and q along z. A process has t q of them, one at each place along x, and all tiles
+ * after its own along an axis belong to one neighbour. With q^2 processes this is the multi-
+ * partition of the statement; the general case follows Darte, Mellor-Crummey, Fowler and
+ * Chavarria-Miranda, "Generalized multipartitioning of multi-dimensional arrays for
+ * parallelizing line-sweep computations". */
 
 #ifndef NPB_TILES_H
 #define NPB_TILES_H
@@ -17,13 +18,14 @@
 struct tile {
     int place[3]; /* among the tiles along each axis */
     struct fluid_box box;
-    /* Rows of the matrix after elimination, `row_len` numbers for each point of the box: the coefficients
-     * of the unknowns behind it, and the right-hand side. All 0 on the surface of the cube. */
+    /* Rows of the matrix after elimination, `row_len` numbers for each point of the box: the
+     * coefficients of the unknowns behind it, and the right-hand side. All 0 on the surface of
+     * the cube. */
     double *rows;
 };
 
-/* Solves along `axis` in one tile: eliminates, from `change` to `rows`, or substitutes backwards, from
- * `rows` to `change`. What is before or behind the tile is in its copies. */
+/* Solves along `axis` in one tile: eliminates, from `change` to `rows`, or substitutes
+ * backwards, from `rows` to `change`. What is before or behind the tile is in its copies. */
 typedef void tiles_solve(const struct tile *tile, int axis, double time_step);
 
 struct tiles {

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const PROGRAMS: [&str; 8] = ["ep", "is", "cg", "mg", "ft", "lu", "sp", "bt"];
 /// Time limit of a program with class S, which ends a deadlocked one before the whole test run.
-const PATIENCE_S: &str = "120";
+const PATIENCE_S: &str = "600";
 
 /// An installed MPI with the programs, built to detect undefined behaviour.
 struct Mpi {
