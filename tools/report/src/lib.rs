@@ -23,7 +23,7 @@ mod units;
 
 pub use chart::{Axis, Bars, Chart, Group, Heat, Ink, Line, Lines, Place, Stacks, Unit};
 pub use figures::Figure;
-pub use npb::{NPB_FORMAT, Network, Npb, NpbRun, PROGRAMS};
+pub use npb::{NPB_FORMAT, Network, Npb, NpbRun, PROGRAMS, Wire};
 pub use page::{Material, page};
 
 use portolan_bench::Report;

@@ -47,7 +47,7 @@ fn report_on(name: &str) {
             1
         );
     }
-    for program in ["IS", "MG", "CG", "EP"] {
+    for program in ["IS", "MG", "CG", "SP", "EP", "LU", "FT", "BT"] {
         let of = |network: &Value| {
             runs.iter()
                 .find(|run| run["program"] == program && run["network"] == *network)
@@ -125,6 +125,7 @@ fn what_cannot_be_asked_for_is_refused_in_a_sentence() {
         (["--mpi", "lam"], "write openmpi, mpich"),
         (["--processes", "3"], "powers of two"),
         (["--class", "Z"], "S, W, A, B"),
+        (["--link", "2g"], "plain, fast-ethernet, 1g or 10g"),
         (["-o", "/nonexistent/page.html"], "name another --output"),
         (["--json", "/nonexistent/npb.json"], "name another --json"),
     ] {

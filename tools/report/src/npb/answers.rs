@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Network requirements of the programs, as a sentence and as rows of a comparison.
 
-use super::{Network, Npb, NpbRun, PROGRAMS};
+use super::{Network, Npb, NpbRun, PROGRAMS, Wire};
 use crate::units;
 use portolan_bench::apart;
 
@@ -23,8 +23,15 @@ pub(super) struct Beside {
     pub(super) verdict: String,
 }
 
-/// Describes the programs for which the network between hosts matters.
+/// Describes the programs for which the network between hosts matters, for each wire.
 pub(super) fn answers(npb: &Npb) -> Vec<String> {
+    let wires = npb.wires().into_iter();
+    wires
+        .flat_map(|wire| answers_over(&npb.over(wire), wire))
+        .collect()
+}
+
+fn answers_over(npb: &Npb, wire: Option<Wire>) -> Vec<String> {
     let Some(most) = npb.most() else {
         return Vec::new();
     };
@@ -52,18 +59,19 @@ pub(super) fn answers(npb: &Npb) -> Vec<String> {
             ));
         }
     }
+    let on = wire.map_or_else(
+        || format!("{most} processes"),
+        |wire| format!("{most} processes with {}", wire.name()),
+    );
     let mut sentences = Vec::new();
     if !hardly.is_empty() {
         sentences.push(format!(
-            "On {most} processes the network between hosts hardly matters to {}.",
+            "On {on} the network between hosts hardly matters to {}.",
             hardly.join(" and ")
         ));
     }
     if !much.is_empty() {
-        sentences.push(format!(
-            "It matters on {most} processes: {}.",
-            much.join("; ")
-        ));
+        sentences.push(format!("It matters on {on}: {}.", much.join("; ")));
     }
     sentences
 }

@@ -2,18 +2,38 @@
 //! Charts of speed-ups by network and by number of processes, and of the time spent: Figures 2 and
 //! 3 of the paper.
 
-use super::{Network, Npb, NpbRun, PROGRAMS};
+use super::{Network, Npb, NpbRun, PROGRAMS, Wire, with_wire};
 use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Stacks, Unit};
 use crate::figures::{self, Figure};
 use crate::profiles::{mean, share};
 use crate::units;
 
+/// Names of the charts of speed-ups: with unshaped wires, then in the order of [`Wire::ALL`].
+macro_rules! speed_up_names {
+    ($prefix:literal) => {
+        [
+            $prefix,
+            concat!($prefix, "-fast-ethernet"),
+            concat!($prefix, "-1g"),
+            concat!($prefix, "-10g"),
+        ]
+    };
+}
+
+type SpeedUpNames = [&'static str; 1 + Wire::ALL.len()];
+
+const ALL_NAMES: SpeedUpNames = speed_up_names!("npb-speed-up");
+
 /// Names of the charts of each program, in the order of [`PROGRAMS`].
-const NAMES: [[&str; 2]; 4] = [
-    ["npb-speed-up-is", "npb-time-is"],
-    ["npb-speed-up-mg", "npb-time-mg"],
-    ["npb-speed-up-cg", "npb-time-cg"],
-    ["npb-speed-up-ep", "npb-time-ep"],
+const NAMES: [(SpeedUpNames, &str); PROGRAMS.len()] = [
+    (speed_up_names!("npb-speed-up-is"), "npb-time-is"),
+    (speed_up_names!("npb-speed-up-mg"), "npb-time-mg"),
+    (speed_up_names!("npb-speed-up-cg"), "npb-time-cg"),
+    (speed_up_names!("npb-speed-up-sp"), "npb-time-sp"),
+    (speed_up_names!("npb-speed-up-ep"), "npb-time-ep"),
+    (speed_up_names!("npb-speed-up-lu"), "npb-time-lu"),
+    (speed_up_names!("npb-speed-up-ft"), "npb-time-ft"),
+    (speed_up_names!("npb-speed-up-bt"), "npb-time-bt"),
 ];
 
 /// Calls that the paper distinguishes, with equivalent calls, and collective operations, which the
@@ -29,12 +49,29 @@ const KINDS: [(&str, &[&str]); 6] = [
 
 /// Returns the charts for which `npb` has figures.
 pub(crate) fn figures(npb: &Npb) -> Vec<Figure> {
-    let mut all: Vec<Figure> = speed_ups(npb).into_iter().collect();
-    for (program, [speed_up, time]) in PROGRAMS.iter().zip(NAMES) {
-        all.extend(by_count(npb, program, speed_up));
-        all.extend(breakdown(npb, program, time));
+    let wires = npb.wires().into_iter();
+    let parts: Vec<Part> = wires.map(|wire| (wire, npb.over(wire))).collect();
+    let of_all = parts
+        .iter()
+        .filter_map(|part| speed_ups(part, ALL_NAMES[position(part.0)]));
+    let mut all: Vec<Figure> = of_all.collect();
+    for (program, (names, time)) in PROGRAMS.iter().zip(NAMES) {
+        let by_count = parts
+            .iter()
+            .filter_map(|part| by_count(part, program, names[position(part.0)]));
+        all.extend(by_count);
+        all.extend(breakdown(&parts, program, time));
     }
     all
+}
+
+/// A wire, and the measurements over it.
+type Part = (Option<Wire>, Npb);
+
+/// Returns the index of a wire in [`SpeedUpNames`].
+fn position(wire: Option<Wire>) -> usize {
+    let at = Wire::ALL.iter().position(|other| Some(*other) == wire);
+    at.map_or(0, |at| 1 + at)
 }
 
 /// Returns the networks with measurements.
@@ -44,7 +81,7 @@ fn networks(npb: &Npb) -> Vec<Network> {
 }
 
 /// Returns the chart of all programs with the most processes.
-fn speed_ups(npb: &Npb) -> Option<Figure> {
+fn speed_ups((wire, npb): &Part, name: &'static str) -> Option<Figure> {
     let most = npb.most()?;
     let networks = networks(npb);
     let groups = PROGRAMS.iter().filter_map(|program| {
@@ -65,9 +102,9 @@ fn speed_ups(npb: &Npb) -> Option<Figure> {
     });
     let best: Vec<String> = best.collect();
     (!groups.is_empty()).then(|| Figure {
-        name: "npb-speed-up",
+        name,
         chart: Chart::Bars(Bars {
-            title: format!("Speed-up on {most} processes by network"),
+            title: with_wire(&format!("Speed-up on {most} processes by network"), *wire),
             across: Axis::linear("speed-up over one process", Unit::Times),
             kinds: networks
                 .iter()
@@ -83,7 +120,7 @@ fn speed_ups(npb: &Npb) -> Option<Figure> {
 }
 
 /// Returns the chart of one program by the number of processes.
-fn by_count(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
+fn by_count((wire, npb): &Part, program: &str, name: &'static str) -> Option<Figure> {
     let counts = npb.counts();
     let line = |network: Network| {
         let points = counts.iter().filter_map(|count| {
@@ -117,19 +154,28 @@ fn by_count(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
         Axis::logarithmic("processes", Unit::Count),
         Axis::logarithmic("speed-up over one process", Unit::Times),
     );
-    let title = format!("{program}: speed-up by the number of processes");
+    let title = with_wire(
+        &format!("{program}: speed-up by the number of processes"),
+        *wire,
+    );
     let caption = "Dashed: ideal speed-up.".to_owned();
     figures::figure(name, (&title, caption), axes, lines)
 }
 
-/// Returns the chart of the time spent by one program's processes, with one bar per network.
-fn breakdown(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
-    let most = npb.most()?;
-    let runs: Vec<(Network, &NpbRun)> = networks(npb)
-        .into_iter()
-        .filter_map(|network| Some((network, npb.run(program, network, most)?)))
+/// Returns the chart of the time spent by one program's processes, with one bar per network and wire.
+fn breakdown(parts: &[Part], program: &str, name: &'static str) -> Option<Figure> {
+    let most = parts.iter().filter_map(|(_, npb)| npb.most()).max()?;
+    let runs: Vec<(String, &NpbRun)> = parts
+        .iter()
+        .flat_map(|(wire, npb)| {
+            let runs = networks(npb).into_iter().filter_map(move |network| {
+                let name = with_wire(&network.name(), *wire);
+                Some((name, npb.run(program, network, most)?))
+            });
+            runs.collect::<Vec<_>>()
+        })
         .collect();
-    let all: Vec<Vec<f64>> = runs.iter().map(|(_, run)| parts(run)).collect();
+    let all: Vec<Vec<f64>> = runs.iter().map(|(_, run)| time_parts(run)).collect();
     let named = ["computation"]
         .into_iter()
         .chain(KINDS.map(|(kind, _)| kind))
@@ -143,7 +189,7 @@ fn breakdown(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
         kinds.enumerate().filter(|(at, _)| is_seen(*at)).collect();
     let rows = runs.iter().zip(&all).map(|((network, _), parts)| {
         let parts = kinds.iter().map(|(at, _)| parts[*at]);
-        (network.name(), parts.collect())
+        (network.clone(), parts.collect())
     });
     let rows: Vec<(String, Vec<f64>)> = rows.collect();
     let ends = |of: fn(f64, f64) -> f64| all.iter().map(|parts| 1.0 - parts[0]).reduce(of);
@@ -170,7 +216,7 @@ fn breakdown(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
 
 /// Returns the parts of the time as means of all processes: computation, each of [`KINDS`], and the
 /// rest.
-fn parts(run: &NpbRun) -> Vec<f64> {
+fn time_parts(run: &NpbRun) -> Vec<f64> {
     let processes = &run.world.processes;
     let computing = mean(processes, |process| {
         if process.seconds > 0.0 {
@@ -193,5 +239,5 @@ fn parts(run: &NpbRun) -> Vec<f64> {
 
 /// Returns the share of its time that a program communicates.
 pub(super) fn communication(run: &NpbRun) -> f64 {
-    1.0 - parts(run)[0]
+    1.0 - time_parts(run)[0]
 }

@@ -24,8 +24,8 @@ use serde::{Deserialize, Serialize};
 /// Format name in the JSON. The number changes with the format.
 pub const NPB_FORMAT: &str = "portolan-npb-1";
 
-/// Programs in the order of the paper, by the names that they print.
-pub const PROGRAMS: [&str; 4] = ["IS", "MG", "CG", "EP"];
+/// Programs by the names that they print: in the order of the paper, then those that it left out.
+pub const PROGRAMS: [&str; 8] = ["IS", "MG", "CG", "SP", "EP", "LU", "FT", "BT"];
 
 /// Number of size classes of messages, by decimal digits.
 const CLASS_COUNT: usize = 6;
@@ -98,6 +98,53 @@ impl Network {
     }
 }
 
+/// Class of Ethernet that a lab's wires are shaped like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wire {
+    /// 100 Mb/s, the network of the paper.
+    #[serde(rename = "fast-ethernet")]
+    FastEthernet,
+    /// 1 Gb/s.
+    #[serde(rename = "1g")]
+    Gigabit,
+    /// 10 Gb/s.
+    #[serde(rename = "10g")]
+    TenGigabit,
+}
+
+impl Wire {
+    /// All classes, the slowest first.
+    pub const ALL: [Wire; 3] = [Wire::FastEthernet, Wire::Gigabit, Wire::TenGigabit];
+
+    /// Returns the class as `portolan lab up --link` accepts it.
+    #[must_use]
+    pub fn link(self) -> &'static str {
+        match self {
+            Wire::FastEthernet => "fast-ethernet",
+            Wire::Gigabit => "1g",
+            Wire::TenGigabit => "10g",
+        }
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Wire::FastEthernet => "Fast Ethernet",
+            Wire::Gigabit => "1\u{a0}Gb/s",
+            Wire::TenGigabit => "10\u{a0}Gb/s",
+        }
+    }
+}
+
+/// Returns `text`, with the name of a shaped wire after it.
+fn with_wire(text: &str, wire: Option<Wire>) -> String {
+    match wire {
+        Some(wire) => format!("{text}, {}", wire.name()),
+        None => text.to_owned(),
+    }
+}
+
 /// Measurements of `portolan report npb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Npb {
@@ -127,6 +174,9 @@ pub struct NpbRun {
     pub program: String,
     /// Network; `None` for a single process, which sends no messages.
     pub network: Option<Network>,
+    /// Class that the wires between hosts are shaped like; `None` for unshaped ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Wire>,
     /// Number of processes.
     pub processes: u32,
     /// Seconds of the program's timed part: the median of the rounds.
@@ -138,6 +188,29 @@ pub struct NpbRun {
 }
 
 impl Npb {
+    /// Returns the measured wires, the unshaped one first.
+    fn wires(&self) -> Vec<Option<Wire>> {
+        let has = |wire: &Option<Wire>| {
+            let mut runs = self.runs.iter();
+            runs.any(|run| run.network.is_some() && run.wire == *wire)
+        };
+        let all = [None].into_iter().chain(Wire::ALL.map(Some));
+        all.filter(has).collect()
+    }
+
+    /// Returns the measurements over `wire`, with those of a single process.
+    fn over(&self, wire: Option<Wire>) -> Npb {
+        let mut part = self.clone();
+        part.runs
+            .retain(|run| run.network.is_none() || run.wire == wire);
+        part
+    }
+
+    /// Returns the measurements over the first of [`Npb::wires`].
+    fn first_wire(&self) -> Npb {
+        self.over(self.wires().first().copied().flatten())
+    }
+
     /// Returns the run of `program` with a single process.
     fn alone(&self, program: &str) -> Option<&NpbRun> {
         self.runs
@@ -145,7 +218,8 @@ impl Npb {
             .find(|run| run.program == program && run.network.is_none())
     }
 
-    /// Returns the run of `program` on `network` with `processes` processes.
+    /// Returns the run of `program` on `network` with `processes` processes. There is one at most if the
+    /// measurements are over one wire.
     fn run(&self, program: &str, network: Network, processes: u32) -> Option<&NpbRun> {
         self.runs.iter().find(|run| {
             run.program == program && run.network == Some(network) && run.processes == processes

@@ -2,7 +2,7 @@
 //! Section of the page about the programs of `examples/npb`.
 
 use super::answers::{answers, beside};
-use super::{Npb, charts, tables};
+use super::{Npb, charts, tables, with_wire};
 use crate::page::{bound, chart, then};
 use maud::{Markup, html};
 use portolan_bench::SiteKind;
@@ -27,7 +27,7 @@ pub(crate) fn section(npb: &Npb) -> Markup {
             @for figure in charts::figures(npb) { (chart(&figure)) }
             @if !tables.is_empty() {
                 h2 { "The programs, then and now" }
-                p { "The paper ran class B of the benchmarks’ own programs, on 16 hosts. Today's are programs of our own after the same problem statements, which verify their results." }
+                p { "The paper ran class B of the benchmarks’ own programs, on 16 hosts, without FT and BT. Today's are programs of our own after the same problem statements, which verify their results." }
                 @for table in &tables { (then(table)) }
             }
         }
@@ -36,10 +36,13 @@ pub(crate) fn section(npb: &Npb) -> Markup {
 
 /// Returns the comparison of Portolan with the MPI's own transport, by program.
 fn sizes(npb: &Npb) -> Markup {
-    let places = [
-        ("Between hosts", beside(npb, false)),
-        ("Within a host", beside(npb, true)),
-    ];
+    let wires = npb.wires().into_iter();
+    let between = wires.map(|wire| {
+        let rows = beside(&npb.over(wire), false);
+        (with_wire("Between hosts", wire), rows)
+    });
+    let within = ("Within a host".to_owned(), beside(&npb.over(None), true));
+    let places: Vec<_> = between.chain([within]).collect();
     html! {
         @if places.iter().any(|(_, rows)| !rows.is_empty()) {
             div.scroll {
@@ -86,8 +89,9 @@ fn about(npb: &Npb) -> String {
         rounds => format!("Medians of {rounds} rounds in alternation"),
     };
     format!(
-        "IS sorts whole numbers, MG solves on a hierarchy of grids, CG solves a sparse system, EP draws \
-         random numbers and hardly communicates. Class {}, {mpi}, counted by portolan profile. {place}. \
+        "IS sorts whole numbers, MG solves on a hierarchy of grids, CG solves a sparse system, SP, LU and BT \
+         compute a flow in three ways, EP draws random numbers and hardly communicates, FT transforms \
+         between all processes. Class {}, {mpi}, counted by portolan profile. {place}. \
          {rounds}.",
         npb.class
     )

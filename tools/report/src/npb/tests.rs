@@ -95,8 +95,28 @@ fn tables_have_speed_ups_and_collective_counts() {
     assert_eq!(
         now("Table 5"),
         [
-            ["Portolan, raw Ethernet", "4.00", "–", "–", "3.98"],
-            ["the MPI's TCP", "2.50", "–", "–", "4.00"]
+            [
+                "Portolan, raw Ethernet",
+                "4.00",
+                "–",
+                "–",
+                "–",
+                "3.98",
+                "–",
+                "–",
+                "–"
+            ],
+            [
+                "the MPI's TCP",
+                "2.50",
+                "–",
+                "–",
+                "–",
+                "4.00",
+                "–",
+                "–",
+                "–"
+            ]
         ]
     );
     assert_eq!(now("Table 4")[0][1..], ["1,234", "0", "0", "5", "0", "2"]);
@@ -128,6 +148,66 @@ fn charts_show_speed_ups_and_time_by_kind() {
     let parts = stacks.rows[0].1.iter();
     let percent: Vec<String> = parts.map(|part| format!("{:.0}", part * 100.0)).collect();
     assert_eq!(percent, ["75", "15", "10"]);
+}
+
+/// Returns the measurements with the runs of IS on 4 processes again, over Fast Ethernet, in twice the
+/// time.
+fn shaped() -> Npb {
+    let mut npb = measured();
+    let on_four = |run: &&NpbRun| run.program == "IS" && run.processes == 4;
+    let mut slow: Vec<NpbRun> = npb.runs.iter().filter(on_four).cloned().collect();
+    for run in &mut slow {
+        run.wire = Some(Wire::FastEthernet);
+        run.seconds *= 2.0;
+    }
+    npb.runs.append(&mut slow);
+    npb
+}
+
+#[test]
+fn each_wire_has_its_own_answers_rows_and_charts() {
+    let npb = shaped();
+    let answers = answers(&npb);
+    assert_eq!(answers.len(), 3, "{answers:?}");
+    assert!(
+        answers[2].starts_with("It matters on 4 processes with Fast Ethernet: IS takes 1.60 times")
+    );
+    let tables = tables(&npb);
+    let speed_ups = tables.iter().find(|table| table.title.contains("Table 5"));
+    let rows: Vec<[&str; 2]> = speed_ups
+        .unwrap()
+        .now
+        .iter()
+        .map(|row| [&row[0][..], &row[1]])
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["Portolan, raw Ethernet", "4.00"],
+            ["the MPI's TCP", "2.50"],
+            ["Portolan, raw Ethernet, Fast Ethernet", "2.00"],
+            ["the MPI's TCP, Fast Ethernet", "1.25"]
+        ]
+    );
+    let names: Vec<&str> = charts::figures(&npb)
+        .iter()
+        .map(|figure| figure.name)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "npb-speed-up",
+            "npb-speed-up-fast-ethernet",
+            "npb-speed-up-is",
+            "npb-time-is",
+            "npb-time-ep"
+        ]
+    );
+    // Unshaped wires are not written, so older results still are equal to new ones.
+    let json = serde_json::to_value(&npb).unwrap();
+    assert_eq!(json["runs"][0].get("wire"), None);
+    let last = json["runs"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["wire"], "fast-ethernet");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::output::{check_file, write_json};
 use anyhow::Result;
 use portolan_bench::{Launcher, SiteKind, median};
 use portolan_profile::World;
-use portolan_report::{Material, NPB_FORMAT, Network, Npb, NpbRun, PROGRAMS};
+use portolan_report::{Material, NPB_FORMAT, Network, Npb, NpbRun, PROGRAMS, Wire};
 use programs::Programs;
 use run::{Job, Ran};
 use std::path::PathBuf;
@@ -49,6 +49,9 @@ pub(super) struct NpbArgs {
     /// Numbers of processes, powers of two [default: from 2 to the number of cores, 16 at most].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = processes)]
     processes: Vec<u32>,
+    /// Wires between the hosts of the lab: plain, fast-ethernet, 1g or 10g, or several of them.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = wire, default_value = "plain")]
+    link: Vec<LabWire>,
     /// Number of rounds; the median is reported.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
@@ -59,6 +62,18 @@ pub(super) struct NpbArgs {
     /// page again.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// A wire of a lab; `None` for an unshaped one.
+type LabWire = Option<Wire>;
+
+fn wire(text: &str) -> Result<LabWire, String> {
+    if text == "plain" {
+        return Ok(None);
+    }
+    let wire = Wire::ALL.into_iter().find(|wire| wire.link() == text);
+    wire.map(Some)
+        .ok_or_else(|| "write plain, fast-ethernet, 1g or 10g".to_owned())
 }
 
 fn processes(text: &str) -> Result<u32, String> {
@@ -128,6 +143,7 @@ fn note(npb: &mut Npb, what: String) {
 struct Series {
     program: &'static str,
     network: Option<Network>,
+    wire: LabWire,
     processes: u32,
     ran: Vec<Ran>,
     failure: Option<String>,
@@ -135,8 +151,9 @@ struct Series {
 
 /// Environment in which programs run.
 struct Place {
-    networks: Vec<Network>,
-    lab: Option<TemporaryLab>,
+    networks: Vec<(Network, LabWire)>,
+    /// The labs, each with its wires. None if programs run on this host.
+    labs: Vec<(LabWire, TemporaryLab)>,
     /// Directory of Portolan's provider, if that is among the networks.
     provider_dir: PathBuf,
 }
@@ -144,38 +161,79 @@ struct Place {
 impl Place {
     /// Returns the available networks for `most` processes, and notes the missing ones.
     fn find(args: &NpbArgs, mpi: &Mpi, most: u32, npb: &mut Npb) -> Place {
-        let mut networks = Network::ALL.to_vec();
-        let lab = TemporaryLab::up(&Kind::plain(most, MTU)).map_err(|error| {
-            networks.retain(|network| *network != Network::PortolanPacket);
+        let mut wires: Vec<LabWire> = Vec::new();
+        for wire in &args.link {
+            if !wires.contains(wire) {
+                wires.push(*wire);
+            }
+        }
+        let labs = Place::make_labs(&wires, most).unwrap_or_else(|error| {
+            wires = vec![None];
             let text = format!(
-                "no lab was created ({error:#}): networks are this host's loopback interface, without raw Ethernet"
+                "no lab was created ({error:#}): networks are this host's loopback interface, without raw Ethernet \
+                 and without shaped wires"
             );
             note(npb, text);
+            Vec::new()
         });
+        let mut networks = list_networks(&wires, !labs.is_empty());
         let provider = mpi
             .check_ofi()
             .and_then(|()| provider::directory(args.provider_dir.as_deref()));
         let provider_dir = provider.unwrap_or_else(|error| {
-            networks.retain(|network| !network.is_portolan());
+            networks.retain(|(network, _)| !network.is_portolan());
             note(
                 npb,
                 format!("Portolan's networks are not measured: {error}"),
             );
             PathBuf::new()
         });
-        if lab.is_ok() {
+        if !labs.is_empty() {
             npb.site = SiteKind::Lab;
         }
         Place {
             networks,
-            lab: lab.ok(),
+            labs,
             provider_dir,
         }
     }
 
-    fn has_portolan(&self) -> bool {
-        self.networks.iter().any(|network| network.is_portolan())
+    fn make_labs(wires: &[LabWire], most: u32) -> Result<Vec<(LabWire, TemporaryLab)>> {
+        let make = |wire: &LabWire| {
+            let link = wire.map(Wire::link);
+            let kind = Kind::plain(most, MTU).with(None, link)?;
+            Ok((*wire, TemporaryLab::up(&kind)?))
+        };
+        wires.iter().map(make).collect()
     }
+
+    /// Returns the name of the lab with this wire.
+    fn lab(&self, wire: LabWire) -> Option<&str> {
+        let mut labs = self.labs.iter();
+        let (_, lab) = labs.find(|(other, _)| *other == wire)?;
+        Some(&lab.lab().name)
+    }
+
+    fn has_portolan(&self) -> bool {
+        self.networks
+            .iter()
+            .any(|(network, _)| network.is_portolan())
+    }
+}
+
+/// Returns the networks between hosts over each wire, then those within a host.
+fn list_networks(wires: &[LabWire], has_lab: bool) -> Vec<(Network, LabWire)> {
+    let usable = |network: &Network| has_lab || *network != Network::PortolanPacket;
+    let (within, between): (Vec<_>, Vec<_>) = Network::ALL
+        .into_iter()
+        .filter(usable)
+        .partition(|network| network.is_within());
+    let mut all = Vec::new();
+    for wire in wires {
+        all.extend(between.iter().map(|network| (*network, *wire)));
+    }
+    all.extend(within.into_iter().map(|network| (network, None)));
+    all
 }
 
 /// Runs everything in rounds; returns true if nothing is missing.
@@ -210,7 +268,7 @@ fn measure(
                 class: &args.class,
                 processes: series.processes,
                 network: series.network,
-                lab: place.lab.as_ref().map(|lab| lab.lab().name.as_str()),
+                lab: place.lab(series.wire),
                 provider_dir: &place.provider_dir,
                 is_oversubscribed: series.processes > cores,
             };
@@ -239,22 +297,23 @@ fn counts(requested: &[u32], cores: u32) -> Vec<u32> {
 }
 
 /// Returns the series that each round runs.
-fn plan(networks: &[Network], counts: &[u32]) -> Vec<Series> {
+fn plan(networks: &[(Network, LabWire)], counts: &[u32]) -> Vec<Series> {
     let mut all = Vec::new();
     for program in PROGRAMS {
-        let mut push = |network, processes| {
+        let mut push = |network, wire, processes| {
             all.push(Series {
                 program,
                 network,
+                wire,
                 processes,
                 ran: Vec::new(),
                 failure: None,
             });
         };
-        push(None, 1);
+        push(None, None, 1);
         for count in counts {
-            for network in networks {
-                push(Some(*network), *count);
+            for (network, wire) in networks {
+                push(Some(*network), *wire, *count);
             }
         }
     }
@@ -267,8 +326,14 @@ impl Series {
         let over = self
             .network
             .map_or_else(String::new, |network| format!(" over {}", network.name()));
+        let wire = self
+            .wire
+            .map_or_else(String::new, |wire| format!(", {}", wire.name()));
         let s = if self.processes == 1 { "" } else { "es" };
-        format!("{} on {} process{s}{over}", self.program, self.processes)
+        format!(
+            "{} on {} process{s}{over}{wire}",
+            self.program, self.processes
+        )
     }
 
     /// Runs the series once more, unless it has failed.
@@ -299,6 +364,7 @@ impl Series {
         Some(NpbRun {
             program: self.program.into(),
             network: self.network,
+            wire: self.wire,
             processes: self.processes,
             seconds,
             per_round,
@@ -333,6 +399,35 @@ mod tests {
         assert_eq!(counts(&[], 64), [2, 4, 8, 16]);
         assert_eq!(counts(&[4, 2, 4], 2), [2, 4]);
         assert!(processes("3").is_err() && processes("1").is_err() && processes("4") == Ok(4));
+    }
+
+    #[test]
+    fn every_wire_has_the_networks_between_hosts_and_no_other() {
+        assert_eq!(wire("plain"), Ok(None));
+        assert_eq!(wire("1g"), Ok(Some(Wire::Gigabit)));
+        assert!(wire("2g").is_err());
+        let gigabit = Some(Wire::Gigabit);
+        assert_eq!(
+            list_networks(&[None, gigabit], true),
+            [
+                (Network::PortolanPacket, None),
+                (Network::PortolanUdp, None),
+                (Network::OwnTcp, None),
+                (Network::PortolanPacket, gigabit),
+                (Network::PortolanUdp, gigabit),
+                (Network::OwnTcp, gigabit),
+                (Network::PortolanShm, None),
+                (Network::OwnShm, None),
+            ]
+        );
+        let loopback = list_networks(&[None], false);
+        assert_eq!(loopback[0], (Network::PortolanUdp, None));
+        for wire in Wire::ALL {
+            assert!(
+                Kind::plain(2, MTU).with(None, Some(wire.link())).is_ok(),
+                "{wire:?}"
+            );
+        }
     }
 
     #[test]

@@ -9,24 +9,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Source files: the common ones, then the programs.
-const SOURCES: [(&str, &str); 6] = [
-    (
-        "common.h",
-        include_str!("../../../../../examples/npb/common.h"),
-    ),
-    (
-        "common.c",
-        include_str!("../../../../../examples/npb/common.c"),
-    ),
-    ("is.c", include_str!("../../../../../examples/npb/is.c")),
-    ("mg.c", include_str!("../../../../../examples/npb/mg.c")),
-    ("cg.c", include_str!("../../../../../examples/npb/cg.c")),
-    ("ep.c", include_str!("../../../../../examples/npb/ep.c")),
-];
-/// Makefile with the compiler flags that make results equal on all processors.
+/// Lists source files with their contents.
+macro_rules! sources {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../../../../examples/npb/", $name)))),*]
+    };
+}
+
+/// Source files: the shared ones, then the programs.
+const SOURCES: [(&str, &str); 14] = sources!(
+    "common.h" "common.c" "fluid.h" "fluid.c" "tiles.h" "tiles.c"
+    "is.c" "mg.c" "cg.c" "sp.c" "ep.c" "lu.c" "ft.c" "bt.c"
+);
+/// Makefile with the compiler flags that make results equal on all processors, and the shared files.
 const MAKEFILE: &str = include_str!("../../../../../examples/npb/Makefile");
 const FLAGS: &str = "NPB_CFLAGS = ";
+const SHARED: &str = "SHARED = ";
 
 /// Built programs; deleted on drop.
 #[derive(Debug)]
@@ -64,8 +62,9 @@ impl Programs {
 fn compile(compiler: &Path, directory: &Path, name: &str) -> Result<()> {
     let mut command = Command::new(compiler);
     command.current_dir(directory).stdin(Stdio::null());
-    command.args(flags()).args(["-O2", "-o", name]);
-    command.args([&format!("{name}.c"), "common.c", "-lm"]);
+    command.args(words(FLAGS)).args(["-O2", "-o", name]);
+    command.arg(format!("{name}.c"));
+    command.args(words(SHARED)).arg("-lm");
     let built = match command.output() {
         Ok(built) => built,
         Err(error) => user_error!(
@@ -84,8 +83,9 @@ fn compile(compiler: &Path, directory: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn flags() -> impl Iterator<Item = &'static str> {
-    let line = MAKEFILE.lines().find_map(|line| line.strip_prefix(FLAGS));
+/// Returns the words of the Makefile's line that starts with `name`.
+fn words(name: &str) -> impl Iterator<Item = &'static str> {
+    let line = MAKEFILE.lines().find_map(|line| line.strip_prefix(name));
     line.unwrap_or_default().split_whitespace()
 }
 
@@ -94,8 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_come_from_the_makefile() {
-        let flags: Vec<&str> = flags().collect();
+    fn flags_and_shared_files_come_from_the_makefile() {
+        let flags: Vec<&str> = words(FLAGS).collect();
         assert!(flags.contains(&"-ffp-contract=off"), "{flags:?}");
+        let shared: Vec<&str> = words(SHARED).collect();
+        assert!(shared.contains(&"common.c"), "{shared:?}");
+        for file in shared {
+            assert!(SOURCES.iter().any(|(name, _)| *name == file), "{file}");
+        }
     }
 }
