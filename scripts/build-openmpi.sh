@@ -68,6 +68,11 @@ if [[ -z $archive ]]; then
     archive=$release_dir/libportolan_openmpi.a
     folder=$release_dir
 fi
+# Programs such as Python load Open MPI without offering its symbols to other libraries, so the
+# component names the library that defines them.
+read -r -a library_dirs < <("$mpicc" --showme:libdirs)
+library=("${library_dirs[@]/#/-L}" -Wl,--no-as-needed -lopen-pal)
+echo 'int main(void) { return 0; }' | cc -x c - "${library[@]}" -o /dev/null 2>/dev/null || library=()
 out=$folder/openmpi-$version
 install -d -- "$out"
 # Only the component is visible; Open MPI defines the symbols that are undefined here. The component
@@ -76,7 +81,7 @@ install -d -- "$out"
 if ! cc -O2 -g -std=gnu11 -fPIC -shared -Wall -Wextra "${strict[@]}" "${flags[@]}" \
     -I interfaces/openmpi/include interfaces/openmpi/component/*.c "$archive" \
     -Wl,--version-script=interfaces/openmpi/component/exports.map -Wl,--gc-sections -Wl,-z,nodelete \
-    -o "$out/mca_btl_portolan.so" -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc; then
+    "${library[@]}" -o "$out/mca_btl_portolan.so" -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc; then
     rm -f -- "$out/mca_btl_portolan.so"
     [[ -z ${strict[*]} ]] || die "the component for Open MPI $version does not compile"
     skipped "the component for Open MPI $version does not compile: the libfabric provider works without it"
