@@ -169,21 +169,17 @@ static mca_btl_base_module_t **init(int *count, bool progress_threads, bool mpi_
     return modules;
 }
 
-/* Returns true if an endpoint without traffic should be polled, for a peer that sends first: in one of 1024 calls,
- * and after at most 16 calls once the coarse clock has advanced. A job within a host uses shared
- * memory only, and should not wait for system calls of polls. */
+/* Returns true if an endpoint without traffic should be polled, for a peer that sends first: in one of 256 calls, and
+ * once the coarse clock has advanced. On crowded cores, where a call may come after milliseconds, that is each call.
+ * A job within a host uses shared memory only, and should not wait for system calls of polls. */
 static bool is_due(void)
 {
     static unsigned calls;
     static struct timespec polled;
     struct timespec now;
 
-    ++calls;
-    if (0 != calls % 16) {
-        return false;
-    }
     (void) clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    if (0 != calls % 1024 && now.tv_nsec == polled.tv_nsec) {
+    if (0 != ++calls % 256 && now.tv_nsec == polled.tv_nsec) {
         return false;
     }
     polled = now;
