@@ -13,7 +13,7 @@ use portolan_proto::Instant;
 const COLD_WAIT_NS: u64 = 2_000;
 
 /// Longest wait while frames arrive, in nanoseconds. It is more than a round trip on raw Ethernet,
-/// so a process that awaits an answer there makes no system call in vain.
+/// so a process that awaits an answer there makes no useless system call.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
 /// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by
