@@ -19,8 +19,8 @@ pub(crate) const ETHERNET_LEN: usize = 14;
 /// Bytes before the frame: the Ethernet header and two endpoints.
 pub(crate) const HEADER_LEN: usize = ETHERNET_LEN + 4;
 
-/// Slices of a gather list. All are copied, so the system sets no bound; the value is that of the
-/// UDP link.
+/// Maximum number of slices in a gather list. All are copied, so the system sets no limit; the
+/// value is that of the UDP link.
 pub(crate) const GATHER_MAX: usize = 256;
 
 pub(crate) type Header = [u8; HEADER_LEN];

@@ -49,12 +49,13 @@ const DATAGRAM_LEN_MAX: usize = 65507;
 /// include/linux/udp.h, 128 in newer kernels).
 const SEGMENTS_MAX: usize = 64;
 
-/// Slices of a gather list. A run needs a piece for each header, and one more for each slice and
-/// each cut. This value keeps the sum far below the limit of one call ([`Sender::PIECES_MAX`]).
+/// Maximum number of slices in a gather list. A run needs one piece per header, one per slice, and
+/// one more per frame boundary inside a slice. The sum stays far below the limit of one call
+/// ([`Sender::PIECES_MAX`]).
 const GATHER_MAX: usize = 256;
 
-/// Notices that wait for `poll_notice`. Errors repeat while their cause lasts, so later ones may be
-/// dropped.
+/// Maximum number of notices queued for `poll_notice`. Errors repeat while their cause lasts, so
+/// later ones may be dropped.
 const NOTICES_MAX: usize = 64;
 
 /// Smallest MTU that is accepted (RFC 791: every host must take datagrams of 576 bytes). ICMP

@@ -7,10 +7,10 @@ use super::{Front, MissingPieces, Report, Terms, piece_count, piece_range};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Reports per window, so that the source gets the next report before it must stop.
+/// Reports per window. The source must receive the next report before the window is exhausted.
 const REPORTS_IN_WINDOW: u64 = 4;
 
-/// Most ranges of pieces in one report; the next report has the rest.
+/// Maximum number of ranges of pieces in one report. The next report contains the rest.
 const RANGES_MAX: usize = 512;
 
 /// A partly received block.
@@ -32,7 +32,7 @@ pub struct Listener {
     seen: u64,
     reported: u64,
     front: Front,
-    /// The first block that was not taken.
+    /// First block that the caller has not taken.
     next: u64,
     blocks: BTreeMap<u64, Partial>,
     is_report_due: bool,
@@ -93,7 +93,7 @@ impl Listener {
         partial.take(header, body, self.piece_len);
     }
 
-    /// Handles the source's report of what it has sent. Whatever has not arrived is lost.
+    /// Handles the source's report of sent datagrams. Those that have not arrived are lost.
     pub fn on_sent(&mut self, sent: Sent) {
         self.seen = self.seen.max(sent.serial);
         self.front = self.front.max(sent.front);
@@ -165,7 +165,8 @@ fn report_interval(window: u64) -> u64 {
 }
 
 impl Partial {
-    /// Stores the piece of a datagram, or the only missing one of several combined pieces.
+    /// Stores the piece in a datagram. A datagram that combines several pieces (XOR) restores one
+    /// of them, if the others are present.
     fn take(&mut self, header: &Header, body: &[u8], piece_len: usize) {
         let len = self.bytes.len();
         if len != header.len {

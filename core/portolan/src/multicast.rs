@@ -52,7 +52,7 @@ const MEMBERS: RangeInclusive<usize> = 3..=64;
 const HOSTS_MIN: usize = 3;
 
 /// Number of groups for which one process has sockets at a time, for sending and for receiving: 32
-/// of the 1000 descriptors of a process. Members of further groups get the data by messages.
+/// of the 1000 descriptors of a process. Members of further groups receive the data in messages.
 const GROUPS_MAX: usize = 16;
 
 /// Time for which sockets of a group stay open after the program has dropped its last handle. A
@@ -106,9 +106,9 @@ impl GroupState {
 /// Result of a broadcast by multicast.
 pub(crate) struct Ended {
     pub(crate) buffer: Buffer,
-    /// At the root: members that must get the data by a message.
+    /// At the root: members to which the data must be sent in a message.
     pub(crate) direct: Vec<u32>,
-    /// At a member: set if the data arrive by a message from the root.
+    /// At a member: set if the data arrive in a message from the root.
     pub(crate) is_direct: bool,
 }
 
@@ -264,8 +264,8 @@ impl Multicasts {
     /// Begins to receive the broadcast that the root has announced.
     ///
     /// # Errors
-    /// The buffer, if this member cannot receive it. The data then arrive by a message from the
-    /// root.
+    /// Returns the buffer if this member cannot receive the multicast. The root then sends the data
+    /// in a message.
     pub(crate) fn begin_receiving(
         &mut self,
         call: &Call<'_>,
@@ -290,7 +290,7 @@ impl Multicasts {
         Ok(())
     }
 
-    /// Requests the data from the root by a message.
+    /// Refuses the multicast, so that the root sends the data in a message.
     pub(crate) fn refuse(&mut self, root: u32, id: Id) {
         let why = "it has no IPv4 address".to_owned();
         self.queue_control(root, id, &Control::Refused { why });
@@ -510,7 +510,7 @@ impl Multicasts {
         moved
     }
 
-    /// Sends by `send` all that the root may send now. `send` returns whether the socket had room.
+    /// Sends all that the root may send now. `send` returns `false` if the socket would block.
     fn cast_by(
         &mut self,
         id: Id,
@@ -603,7 +603,7 @@ impl Multicasts {
                 Ok(true) => moved += 1,
                 Ok(false) => is_drained = true,
                 Err(error) => {
-                    // A member that receives nothing gets the data by a message.
+                    // The root sends the data in a message to a member that receives nothing.
                     log::debug!("receiving by multicast: {error}");
                     is_drained = true;
                 }
@@ -686,7 +686,7 @@ impl Multicasts {
         self.roots.values().filter_map(Root::timeout).min()
     }
 
-    /// Returns whether a socket had no room.
+    /// Returns whether a run waits for room in a socket's send buffer.
     pub(crate) fn is_blocked(&self) -> bool {
         self.roots.values().any(Root::is_blocked)
     }

@@ -302,9 +302,9 @@ impl Node {
         engine.send_queued(&mut self.waiter, peer, spec, bytes)
     }
 
-    /// Starts to send `buffer` and returns at once. The completion returns the buffer. A message on
-    /// its own leaves at once. Short messages of a burst share frames, which leave with the next
-    /// call that waits or makes progress.
+    /// Starts a nonblocking send of `buffer`. The completion returns the buffer. A single message
+    /// is sent at once. Short messages of a burst share frames, which are sent by the next call
+    /// that waits or makes progress.
     ///
     /// # Errors
     /// As [`Node::send`].
@@ -316,10 +316,10 @@ impl Node {
         Ok(request)
     }
 
-    /// Starts to send two buffers as one message. If the message fits a frame it is copied there,
-    /// and nothing is pending. Otherwise nothing is copied, and the library keeps the buffers until
-    /// the returned request is complete. It then drops them instead of returning them. The message
-    /// leaves as with [`Node::isend`].
+    /// Starts a nonblocking send of two buffers as one message. If the message fits a frame, it is
+    /// copied there, and nothing is pending. Otherwise nothing is copied, and the library keeps the
+    /// buffers until the returned request is complete. It then drops them instead of returning
+    /// them. The message is sent as by [`Node::isend`].
     ///
     /// On shared memory a receiver reads a long message in one piece directly from the sender; a
     /// message in two pieces is copied through the ring.
@@ -338,8 +338,8 @@ impl Node {
         Ok(request)
     }
 
-    /// Starts to send a copy of `bytes`. There is no request to wait for. The message leaves as
-    /// with [`Node::isend`].
+    /// Starts a nonblocking send of a copy of `bytes`, without a request to wait for. The message
+    /// is sent as by [`Node::isend`].
     ///
     /// # Errors
     /// As [`Node::send`].

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 /// Refusals queued for reporting. Departures are always queued: there is one per peer.
 const REFUSALS_MAX: usize = 256;
 
-/// Entries of a gather list. The ring takes any number; this is the limit of the system calls of
-/// other links (IOV_MAX).
+/// Maximum number of slices in a gather list. The ring accepts any number; this is the limit of the
+/// system calls that other links use (IOV_MAX).
 const GATHER_MAX: usize = 1024;
 
 const RAISE_LIMITS: &str = "raise the limits of open files (ulimit -n) and of memory";

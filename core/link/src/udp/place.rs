@@ -12,16 +12,17 @@
 use crate::place::Plan;
 use portolan_sys::net::Received;
 
-/// Most frames of one run that the kernel merges (`UDP_GRO_CNT_MAX` of net/ipv4/udp_offload.c).
+/// Maximum number of frames that the kernel merges into one run (`UDP_GRO_CNT_MAX` of
+/// net/ipv4/udp_offload.c).
 pub(super) const SLOTS_MAX: usize = 64;
 
-/// Pieces of the longest call.
+/// Maximum number of pieces in one call.
 pub(super) const PIECES_MAX: usize = 2 * SLOTS_MAX + 1;
 
 /// Longest header that gets a piece of its own. The protocol's header has 24 bytes.
 const HEADER_LEN_MAX: usize = 64;
 
-/// Buffers for the headers of planned frames, and their division by the current plan.
+/// Buffers for the headers of planned frames, divided for the current plan.
 pub(super) struct Slots {
     headers: Box<[u8]>,
     header_len: usize,
@@ -32,13 +33,13 @@ pub(super) struct Slots {
 /// Result of a call with a plan.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Landed {
-    /// Number of leading frames that are the expected ones.
+    /// Number of leading frames that match the plan.
     pub(super) placed_count: usize,
     /// Payload length of the last placed frame; the others have the plan's length.
     pub(super) last_len: usize,
     /// Bytes of the other frames, at the start of the bounce buffer.
     pub(super) rest_len: usize,
-    /// Unexpected frames that had landed in the plan's pieces.
+    /// Number of unexpected frames that landed in the plan's pieces.
     pub(super) missed_count: usize,
     /// Bytes copied from those frames to the bounce buffer.
     pub(super) copied_len: usize,
@@ -54,7 +55,7 @@ impl Slots {
         }
     }
 
-    /// Divides the buffers for `plan`. Returns `false` for a plan that cannot be followed.
+    /// Divides the header buffers for `plan`. Returns `false` if the plan cannot be followed.
     pub(super) fn divide(&mut self, plan: &Plan<'_>, bounce_len: usize) -> bool {
         let (header_len, fragment_len) = (plan.header_len, plan.fragment_len);
         let fits = (1..=HEADER_LEN_MAX).contains(&header_len);

@@ -37,7 +37,7 @@ pub(crate) enum Awaited {
 }
 
 impl Engine {
-    /// Answers the launcher if it has requested what this process waits for.
+    /// Reports to the launcher what this process waits for, if the launcher has requested that.
     pub(super) fn explain_if_requested(&mut self) {
         if let Some(launch) = &mut self.launch
             && launch.poll_explain()
@@ -60,7 +60,7 @@ impl Inner {
         }
     }
 
-    /// Describes the pending operations of a process that is in no blocking call and may poll.
+    /// Describes the pending operations of a process that is not in a blocking call, and may poll.
     fn waits_of_a_poll(&self) -> Waits {
         let pending: Vec<OpId> = self.ops.pending().collect();
         if pending.is_empty() {
@@ -79,8 +79,7 @@ impl Inner {
         }
     }
 
-    /// Describes what a call that began to wait at `since` waits for, and the peers that can end
-    /// it.
+    /// Describes a wait that began at `since`, and returns the peers that can end the wait.
     fn describe_awaited(&self, awaited: Awaited, since: Instant) -> (String, Vec<PeerId>) {
         match awaited {
             Awaited::Op(op) | Awaited::Credit(op) => {
@@ -118,7 +117,7 @@ impl Inner {
         }
     }
 
-    /// Describes an operation, and the peer that alone can complete it.
+    /// Describes an operation, and returns its peer if no other peer can complete it.
     fn describe_op(&self, op: OpId) -> (String, Option<PeerId>) {
         let len = self.ops.len(op);
         let Some(kind) = self.ops.kind(op) else {

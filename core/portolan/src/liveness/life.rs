@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Evidence of whether one peer is alive.
+//! Evidence that one peer is alive or dead.
 //!
-//! Evidence is dated by the probe that it answers: the nonce is the time of the probe. A recorded
-//! answer therefore proves nothing newer than it proved before, and the order of arrival does not
-//! matter. Silence proves nothing here: [`portolan_proto::liveness`] decides how long it may last.
+//! An answer is as old as its probe: the nonce is the time when the probe was sent. A replayed
+//! answer therefore proves nothing new, and the order of arrival does not matter. Silence is no
+//! evidence here: [`portolan_proto::liveness`] decides how long it may last.
 
 use portolan_proto::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub(crate) enum PeerState {
     Trusted,
     /// Reported dead by an unverified message; a probe was sent.
     Doubted,
-    /// Its kernel has refused a probe that was sent after the report.
+    /// The peer's kernel has refused a probe that was sent after the report of its death.
     Gone,
 }
 

@@ -88,7 +88,7 @@ pub(super) enum Control {
     Report { report: Report, got: u64 },
     /// From the root: numbers of sent datagrams, so that losses are detected.
     Sent(Sent),
-    /// From the root: the data arrive by a message.
+    /// From the root: the data arrive in a message.
     Direct,
     /// From the root: its window in datagrams, which is narrower than announced.
     Window { window: u32 },

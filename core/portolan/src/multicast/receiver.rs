@@ -20,7 +20,7 @@ pub(super) struct Receiver {
     sent: Option<Sent>,
     /// Set when the root has been notified that the data are complete here.
     has_reported: bool,
-    /// Set when the data arrive by a message.
+    /// Set if the data arrive in a message.
     is_direct: bool,
     has_root_failed: bool,
     /// Memory for blocks.
@@ -61,7 +61,7 @@ impl Receiver {
         self.has_root_failed |= rank == self.root && !self.is_settled();
     }
 
-    /// Returns the buffer, and whether its data arrive by a message.
+    /// Returns the buffer, and whether its data arrive in a message.
     pub(super) fn into_parts(self) -> (Buffer, bool) {
         (self.buffer, self.is_direct)
     }
@@ -76,8 +76,8 @@ impl Receiver {
         self.listener.on_window(u64::from(window));
     }
 
-    /// Handles the root's notice that it excludes this member from the multicast. Returns whether
-    /// the member takes the data by a message: not if it has already reported them complete.
+    /// Handles the root's notice that it excludes this member from the multicast. Returns true if
+    /// the data must arrive in a message, or false if they were already reported complete.
     pub(super) fn on_direct(&mut self) -> bool {
         self.is_direct = !self.has_reported;
         self.is_direct

@@ -29,7 +29,7 @@ struct Member {
     /// State at the last check: number of the last datagram, count of received ones, and time.
     last_check: (u64, u64, Instant),
     failed_checks: u32,
-    /// Set when it was notified to take the data by a message, and has not answered.
+    /// Set from the notice that the data will arrive in a message until the member answers.
     is_notified: bool,
 }
 
@@ -40,17 +40,17 @@ pub(super) struct Root {
     piece_len: usize,
     /// Window that was announced to the members, in datagrams.
     announced: u32,
-    /// Members that get the data by multicast and do not have all of it.
+    /// Members that receive the data by multicast and do not have all of it.
     members: BTreeMap<u32, Member>,
     /// Members that may not have joined yet.
     unready: BTreeSet<u32>,
-    /// Members that get the data by a message.
+    /// Members to which the data must be sent in a message.
     direct: Vec<u32>,
     caster: Option<Caster<Instant>>,
     run: Run,
     run_count: usize,
     is_blocked: bool,
-    /// Set when sending has failed: all members get the data by a message.
+    /// Set after sending has failed: the data are then sent to all members in messages.
     has_failed: bool,
     failed: Option<u32>,
 }
@@ -112,13 +112,13 @@ impl Root {
         }
     }
 
-    /// Returns the buffer, and the members that get it by a message.
+    /// Returns the buffer, and the members to which it must be sent in a message.
     pub(super) fn into_parts(self) -> (Buffer, Vec<u32>) {
         (self.buffer, self.direct)
     }
 
-    /// Records that a member has joined. Returns whether it must be notified to take the data by a
-    /// message.
+    /// Records that a member has joined. Returns whether it must be notified that the data will
+    /// arrive in a message.
     pub(super) fn on_ready(&mut self, rank: u32, now: Instant) -> bool {
         self.unready.remove(&rank);
         if let Some(member) = self.members.get_mut(&rank) {
@@ -136,7 +136,7 @@ impl Root {
         false
     }
 
-    /// Records that a member takes the data by a message.
+    /// Records that the data must be sent to a member in a message.
     pub(super) fn on_refused(&mut self, rank: u32) {
         self.unready.remove(&rank);
         if self.members.remove(&rank).is_some() {
@@ -147,8 +147,8 @@ impl Root {
         }
     }
 
-    /// Stops retransmitting to a member. Returns whether it must be notified. It answers that it
-    /// takes the data by a message, unless it has already reported them complete.
+    /// Stops retransmitting to a member. Returns whether it must be notified. The member then
+    /// requests the data in a message, unless it has already reported them complete.
     fn give_up(&mut self, rank: u32) -> bool {
         if let Some(caster) = &mut self.caster {
             caster.remove_member(rank);
@@ -159,8 +159,8 @@ impl Root {
         })
     }
 
-    /// Records that sending has failed. Returns the members to notify now that they take the data
-    /// by a message. The other members are notified when they join.
+    /// Records that sending has failed. Returns the members to notify now that the data will arrive
+    /// in a message. The other members are notified when they join.
     pub(super) fn fail(&mut self) -> Vec<u32> {
         self.has_failed = true;
         self.is_blocked = false;
@@ -169,8 +169,8 @@ impl Root {
         ranks
     }
 
-    /// Handles a member's report. Returns whether the member receives no datagrams and must be
-    /// notified to take the data by a message.
+    /// Handles a member's report. Returns true if the member receives no datagrams, and must be
+    /// notified that the data will arrive in a message.
     pub(super) fn on_report(
         &mut self,
         rank: u32,
@@ -254,7 +254,7 @@ impl Root {
         }
     }
 
-    /// Records that the run was sent, or that the socket had no room for it.
+    /// Records that the run was sent, or that the socket would have blocked.
     pub(super) fn on_sent(&mut self, is_blocked: bool, now: Instant) {
         self.is_blocked = is_blocked;
         if let Some(caster) = self.caster.as_mut().filter(|_| !is_blocked) {

@@ -18,7 +18,7 @@ struct Wire {
     repeat: f64,
     /// Maximum delay of a datagram. The minimum is 0, so datagrams overtake one another.
     delay: Duration,
-    /// Set when the root's socket sometimes has no room.
+    /// Set if the root's sends sometimes would block.
     is_narrow: bool,
 }
 
@@ -284,8 +284,8 @@ impl Net {
         true
     }
 
-    /// Runs to the end. Returns the ranks that get the data by a message; checks that all other
-    /// members have the data.
+    /// Runs to the end, and checks that all members have the data or need it in a message. Returns
+    /// the ranks that need it in a message.
     fn run(&mut self) -> Vec<u32> {
         let least = self.message.len().div_ceil(PIECE_LEN);
         while self.turn() {

@@ -242,7 +242,8 @@ impl Node {
             .map(|received| received.len)
     }
 
-    /// Starts to send a copy of `bytes` to `member`; long ones must be waited for.
+    /// Starts a nonblocking send of a copy of `bytes` to `member`. The caller must wait for long
+    /// ones.
     pub(crate) fn begin_send(
         &mut self,
         task: &Task,
@@ -258,7 +259,7 @@ impl Node {
         self.begin_payload(task, peer, copy).map(Some)
     }
 
-    /// Starts to send `buffer`, which is returned at once or at the end of the wait.
+    /// Starts a nonblocking send of `buffer`, which is returned at once or at the end of the wait.
     pub(crate) fn begin_send_buffer(
         &mut self,
         task: &Task,
@@ -274,7 +275,7 @@ impl Node {
             .map(Sending::UnderWay)
     }
 
-    /// Starts to send a header with `inline` data to `member`.
+    /// Starts a nonblocking send of a header with `inline` data to `member`.
     pub(crate) fn begin_short(
         &mut self,
         task: &Task,

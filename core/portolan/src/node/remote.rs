@@ -202,7 +202,8 @@ impl Node {
             .map(|_| ())
     }
 
-    /// Starts to put `buffer`. The completion, which returns it, means that its bytes are in place.
+    /// Starts a nonblocking put of `buffer`. The completion returns the buffer, and means that its
+    /// bytes are in place.
     ///
     /// # Errors
     /// As [`Node::put`].
@@ -213,7 +214,7 @@ impl Node {
         request
     }
 
-    /// Starts to fill `buffer` from the memory of another process.
+    /// Starts a nonblocking get from the memory of another process into `buffer`.
     ///
     /// # Errors
     /// As [`Node::put`]; [`Error::BufferShared`].
@@ -360,7 +361,7 @@ impl Engine {
 }
 
 impl Context<'_> {
-    /// Starts to put `buffer`, like [`Node::iput`]; wait for it outside the handler.
+    /// Starts a nonblocking put of `buffer`, like [`Node::iput`]; wait for it outside the handler.
     ///
     /// # Errors
     /// As [`Node::iput`].
@@ -368,7 +369,8 @@ impl Context<'_> {
         self.inner().begin(to, buffer.into(), Call::Put)
     }
 
-    /// Starts to fill `buffer`, like [`Node::iget`]; wait for it outside the handler.
+    /// Starts a nonblocking get into `buffer`, like [`Node::iget`]; wait for it outside the
+    /// handler.
     ///
     /// # Errors
     /// As [`Node::iget`].

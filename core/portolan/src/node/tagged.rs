@@ -67,7 +67,7 @@ impl TagTarget {
     }
 }
 
-/// Selection of tagged messages by a receive.
+/// Criteria by which a receive selects tagged messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TagMatch {
     /// The tag.
@@ -101,7 +101,7 @@ impl TagMatch {
         TagMatch { ignore, ..self }
     }
 
-    /// Selects messages of process `rank` only.
+    /// Selects only messages from process `rank`.
     #[must_use]
     pub fn source(self, rank: u32) -> Self {
         let source = Some(rank);
@@ -172,7 +172,7 @@ impl Node {
         self.send_spec(to.rank, to.spec(), bytes)
     }
 
-    /// Starts to send `buffer`, like [`Node::isend`].
+    /// Starts a nonblocking send of `buffer`, like [`Node::isend`].
     ///
     /// # Errors
     /// As [`Node::send`].
@@ -189,8 +189,8 @@ impl Node {
         Ok(request)
     }
 
-    /// Starts to send a copy of `bytes`. There is no request to wait for. The message leaves as
-    /// with [`Node::isend_tagged`].
+    /// Starts a nonblocking send of a copy of `bytes`, without a request to wait for. The message
+    /// is sent as by [`Node::isend_tagged`].
     ///
     /// # Errors
     /// As [`Node::send`].

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prediction of the bulk frames that a link receives next, so that they can be received in place.
 //!
-//! A prediction may be wrong. Other bytes are then written to the place of the expected fragments
-//! before any code can check them. So a prediction covers only bytes of which nothing has arrived.
-//! They are beyond the highest received byte, in a transfer with a buffer for the whole message.
+//! A prediction may be wrong. Other bytes are then written in place of the expected fragments
+//! before any code can check them. A prediction therefore covers only bytes that have not arrived,
+//! beyond the highest received byte, in a transfer whose buffer holds the whole message.
 
 use super::{RxTransfer, Transfers};
 use crate::{LinkId, OpId, PeerId};
 use alloc::collections::VecDeque;
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
-/// Maximum number of granted transfers without fragments remembered per link. Few are granted at a
-/// time; more would only make predictions later, and not better.
+/// Maximum number of granted transfers without fragments that are recorded per link. Few are
+/// granted at a time. A higher limit would delay predictions without improving them.
 const GRANTED_MAX: usize = 32;
 
 /// Run of fragments that is expected next, and its destination.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reasons why a peer is held back: credit held by its unread messages, or full memory (`P4.14`).
-//! Also accounts for credit that is returned early.
+//! Detects that a peer is held back by credit that its unread messages hold, or by full memory
+//! (`P4.14`). Also returns credit early.
 
 use super::{Env, Lanes};
 use crate::Instant;
@@ -20,14 +20,14 @@ pub(crate) struct HeldBack {
     is_listed: bool,
     /// Time when a frame of the peer was last refused for lack of memory.
     refused_at: Option<Instant>,
-    /// Credit of the peer's messages is returned at once while the count of taken messages has this
-    /// value.
+    /// Count of taken messages when credit was last returned early. While the count is the same,
+    /// the program takes no messages, and the credit of further ones is returned on arrival.
     returns_early_at: Option<u64>,
 }
 
 impl Lanes {
-    /// Handles a waiting message that a receive has taken. Returns its credit, less what was
-    /// returned early. `P4.4`, `P4.14`
+    /// Handles a waiting message that a receive has taken. Returns its credit to the peer, less the
+    /// credit that was returned early. `P4.4`, `P4.14`
     #[inline]
     pub(crate) fn on_taken(
         &mut self,
@@ -43,8 +43,8 @@ impl Lanes {
         }
     }
 
-    /// Handles a message that has left its lane and waits. `free` is set if its credit may be
-    /// returned while memory is ample.
+    /// Handles a message that was delivered in order and waits for a receive. `free` is set if its
+    /// credit is returned at once, because memory is ample.
     pub(crate) fn on_unexpected(
         &mut self,
         env: &mut Env<'_>,
@@ -81,8 +81,9 @@ impl Lanes {
         self.consume(env, lane, returned_early);
     }
 
-    /// Returns true if waiting messages may hold back a further message: the longest eager one, or
-    /// any, because a refused sender resumes its lane only with an eighth of the credit.
+    /// Returns true if the credit that waiting messages hold may block the peer. It needs enough
+    /// for the longest eager message, and at least an eighth of the credit: a blocked sender
+    /// resumes its lane only with that much.
     fn is_short(&self, ctx: &Context, lane: LaneId) -> bool {
         let rx = &self.rx[lane.index()];
         let longest = charge(ctx.eager_taken_max());
@@ -105,7 +106,7 @@ impl Lanes {
         short || self.was_refused(now)
     }
 
-    /// Returns as much credit early as possible; returns `false` if that is none.
+    /// Gives back as much credit as possible early. Returns `false` if there is none to give back.
     pub(crate) fn relieve(&mut self, env: &mut Env<'_>) -> bool {
         if env.sh.is_full() {
             return false;

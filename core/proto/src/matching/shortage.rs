@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that are held back by unread messages, and the time for which the program has waited in
-//! vain for messages behind them (`P4.14`, `P4.15`).
+//! Peers that are held back by unread messages, and the time for which the program has waited
+//! without progress for messages behind those (`P4.14`, `P4.15`).
 
 use crate::base::time::Span;
 use crate::{Instant, OpError, PeerId};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time without a message being taken after which a program that makes calls counts as waiting. It
-/// exceeds the time between two receives of a reading program, and is negligible once in half a
-/// megabyte.
+/// Time without a taken message after which a program that makes calls counts as waiting. A program
+/// that reads its messages receives more often than this. The delay occurs at most once per half
+/// megabyte, so it is negligible.
 const RETURN_CREDIT_AFTER: Span = Span::from_millis(1);
 /// Time between checks while memory is full. The checks of a program that computes for longer
 /// between calls are late and do not count.
 const CHECK_INTERVAL: Span = Span::from_millis(20);
-/// Time of full memory without a message taken, delivered or posted after which receives fail. A
-/// program that keeps polling is unlikely to compute for longer.
+/// Time with full memory and without progress after which receives fail. Progress is a message
+/// taken or delivered, or a receive posted. A program that keeps polling is unlikely to compute for
+/// longer.
 const STUCK_FOR: Duration = Duration::from_secs(5);
-/// Turns between two checks after which a program is known to do nothing but poll. If the check is
-/// late nevertheless, the system has stalled the process.
+/// Minimum number of engine turns between two checks of a program that only polls. If a check is
+/// late after so many turns, the system has stalled the process.
 const POLLING_TURNS: u32 = 64;
 /// Maximum time that one check counts for; a process may have been stopped before it.
 const CHECK_SPAN_MAX: Duration = Duration::from_secs(1);

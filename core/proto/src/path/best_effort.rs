@@ -29,14 +29,14 @@ pub(crate) struct BestEffortRun {
 }
 
 impl BestEffortRun {
-    /// Returns the buffer to which the run has a reference.
+    /// Returns the buffer that the run references.
     pub(crate) fn slot(&self) -> SlotId {
         self.slot
     }
 }
 
 impl Path {
-    /// Returns true if another best-effort message of several frames may wait here.
+    /// Returns true if another best-effort message of several frames can be queued.
     pub(crate) fn has_best_effort_room(&self) -> bool {
         self.best_effort_runs.len() < BEST_EFFORT_RUNS_MAX
     }
@@ -61,7 +61,7 @@ impl Path {
         cut.stage(parts, bytes, FlushHint::Full)
     }
 
-    /// Returns as many frames of the first waiting message as one call takes. No window limits
+    /// Returns as many frames of the first queued message as one call can send. No window limits
     /// them.
     #[inline]
     pub(crate) fn next_best_effort(
