@@ -1014,9 +1014,9 @@ int portolan_recv(struct portolan_node_t *node,
                   struct portolan_received_t *received);
 
 /**
- * Starts to send, and returns at once. The `len` bytes must not change until the operation has
- * ended. Pass `*request` to portolan_wait() or portolan_test(). Short messages of a burst share
- * frames, which leave with the next call that waits or makes progress. Handlers may call it.
+ * Starts a nonblocking send. The `len` bytes must not change until the operation has ended. Pass
+ * `*request` to portolan_wait() or portolan_test(). Short messages of a burst share frames, which
+ * are sent by the next call that waits or makes progress. Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -1029,8 +1029,8 @@ int portolan_isend(struct portolan_node_t *node,
                    portolan_request_t *request);
 
 /**
- * Starts to send a copy of `len` bytes. There is no request to wait for. The message leaves as
- * with portolan_isend(). Handlers may call it.
+ * Starts a nonblocking send of a copy of `len` bytes, without a request to wait for. The message
+ * is sent as by portolan_isend(). Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -1100,9 +1100,10 @@ int portolan_progress(struct portolan_node_t *node);
 int portolan_flush(struct portolan_node_t *node);
 
 /**
- * Sends `len` bytes to process `rank`, where `tag` selects the receive, like portolan_send(). If
- * `imm` is not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH.
- * Messages to one rank and lane are matched in sending order, both tagged ones and those to ports.
+ * Sends `len` bytes to process `rank` like portolan_send(). The receiver matches the message by
+ * `tag` instead of by port. If `imm` is not null, the receiver also gets that word. `flags`: 0 or
+ * PORTOLAN_HIGH. Messages to one rank and lane, whether tagged or sent to ports, are matched in
+ * sending order.
  *
  * Errors: those of portolan_send().
  */
@@ -1115,8 +1116,7 @@ int portolan_send_tagged(struct portolan_node_t *node,
                          uint32_t flags);
 
 /**
- * Starts to send like portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers
- * may call it.
+ * Starts a nonblocking portolan_send_tagged(); see portolan_isend(). Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -1130,7 +1130,7 @@ int portolan_isend_tagged(struct portolan_node_t *node,
                           portolan_request_t *request);
 
 /**
- * Starts to send a tagged copy, like portolan_isend_copy(). Handlers may call it.
+ * Starts a nonblocking send of a tagged copy; see portolan_isend_copy(). Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -1454,8 +1454,8 @@ int portolan_get(struct portolan_node_t *node,
                  size_t len);
 
 /**
- * Starts to put. The request is complete when the bytes are in place; until then they must not
- * change. Handlers may call it.
+ * Starts a nonblocking put. The request is complete when the bytes are in place. Until then, the
+ * buffer must not change. Handlers may call it.
  *
  * Errors: those of portolan_put().
  */
@@ -1466,7 +1466,8 @@ int portolan_iput(struct portolan_node_t *node,
                   portolan_request_t *request);
 
 /**
- * Starts to get. The buffer must not be used until the request is complete. Handlers may call it.
+ * Starts a nonblocking get. The buffer must not be used until the request is complete. Handlers
+ * may call it.
  *
  * Errors: those of portolan_put().
  */
@@ -1503,8 +1504,8 @@ int portolan_atomic(struct portolan_node_t *node,
                     const struct portolan_atomic_t *what);
 
 /**
- * Starts to change numbers like portolan_atomic(). The operands may be reused when it returns.
- * `before` must not be used until the request is complete. Handlers may call it.
+ * Starts a nonblocking portolan_atomic(). The operands may be reused when it returns. `before`
+ * must not be used until the request is complete. Handlers may call it.
  *
  * Errors: those of portolan_atomic().
  */

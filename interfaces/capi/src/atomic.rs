@@ -95,8 +95,8 @@ pub unsafe extern "C" fn portolan_atomic(
     })
 }
 
-/// Starts to change numbers like portolan_atomic(). The operands may be reused when it returns.
-/// `before` must not be used until the request is complete. Handlers may call it.
+/// Starts a nonblocking portolan_atomic(). The operands may be reused when it returns. `before`
+/// must not be used until the request is complete. Handlers may call it.
 ///
 /// Errors: those of portolan_atomic().
 #[unsafe(no_mangle)]

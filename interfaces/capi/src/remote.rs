@@ -142,8 +142,8 @@ pub unsafe extern "C" fn portolan_get(
     })
 }
 
-/// Starts to put. The request is complete when the bytes are in place; until then they must not
-/// change. Handlers may call it.
+/// Starts a nonblocking put. The request is complete when the bytes are in place. Until then, the
+/// buffer must not change. Handlers may call it.
 ///
 /// Errors: those of portolan_put().
 #[unsafe(no_mangle)]
@@ -165,7 +165,8 @@ pub unsafe extern "C" fn portolan_iput(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Starts to get. The buffer must not be used until the request is complete. Handlers may call it.
+/// Starts a nonblocking get. The buffer must not be used until the request is complete. Handlers
+/// may call it.
 ///
 /// Errors: those of portolan_put().
 #[unsafe(no_mangle)]

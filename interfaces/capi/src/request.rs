@@ -64,9 +64,9 @@ pub(crate) unsafe fn begin_waited(
     unsafe { begin(node, request, operation) }
 }
 
-/// Starts to send, and returns at once. The `len` bytes must not change until the operation has
-/// ended. Pass `*request` to portolan_wait() or portolan_test(). Short messages of a burst share
-/// frames, which leave with the next call that waits or makes progress. Handlers may call it.
+/// Starts a nonblocking send. The `len` bytes must not change until the operation has ended. Pass
+/// `*request` to portolan_wait() or portolan_test(). Short messages of a burst share frames, which
+/// are sent by the next call that waits or makes progress. Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -89,8 +89,8 @@ pub unsafe extern "C" fn portolan_isend(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Starts to send a copy of `len` bytes. There is no request to wait for. The message leaves as
-/// with portolan_isend(). Handlers may call it.
+/// Starts a nonblocking send of a copy of `len` bytes, without a request to wait for. The message
+/// is sent as by portolan_isend(). Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]

@@ -78,9 +78,10 @@ fn to_c(envelope: &Envelope) -> portolan_envelope_t {
     }
 }
 
-/// Sends `len` bytes to process `rank`, where `tag` selects the receive, like portolan_send(). If
-/// `imm` is not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH.
-/// Messages to one rank and lane are matched in sending order, both tagged ones and those to ports.
+/// Sends `len` bytes to process `rank` like portolan_send(). The receiver matches the message by
+/// `tag` instead of by port. If `imm` is not null, the receiver also gets that word. `flags`: 0 or
+/// PORTOLAN_HIGH. Messages to one rank and lane, whether tagged or sent to ports, are matched in
+/// sending order.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -104,8 +105,7 @@ pub unsafe extern "C" fn portolan_send_tagged(
     })
 }
 
-/// Starts to send like portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers
-/// may call it.
+/// Starts a nonblocking portolan_send_tagged(); see portolan_isend(). Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn portolan_isend_tagged(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Starts to send a tagged copy, like portolan_isend_copy(). Handlers may call it.
+/// Starts a nonblocking send of a tagged copy; see portolan_isend_copy(). Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]

@@ -31,7 +31,7 @@ impl Deadline {
     }
 }
 
-/// Action after a turn without progress. The smallest of several values wins.
+/// Action after a turn without progress. If several are requested, the smallest value applies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IdleAction {
     Again,
@@ -41,7 +41,8 @@ pub(crate) enum IdleAction {
 }
 
 impl IdleAction {
-    /// Performs the action, at most until the deadline. The lock is not held.
+    /// Performs the action. A sleep ends at the deadline or earlier. The caller must not hold the
+    /// lock.
     pub(crate) fn take(self, deadline: Deadline) {
         match self {
             IdleAction::Again => std::hint::spin_loop(),

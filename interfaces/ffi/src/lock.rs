@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock around a library's state. While only one thread uses it, it costs no atomic operation.
-//! Such an operation would wait for an earlier store to memory that another processor reads, such
-//! as a message in a ring.
+//! A lock around a library's state. While only one thread uses it, it needs no atomic
+//! read-modify-write operation. Such an operation would wait for earlier stores to memory that
+//! another core reads, such as a message in a ring.
 //!
-//! The first thread that takes the lock owns it, through a flag that only this thread writes. When
-//! a second thread takes it, that thread announces itself, issues `membarrier` so that all threads
-//! of the process see this, and waits until the owner has left. From then on, all threads take an
-//! ordinary mutex.
+//! The first thread that takes the lock owns it, and enters by setting a flag that only this thread
+//! writes. A second thread marks the lock as contended and issues `membarrier`, so that all threads
+//! of the process see the mark. It then waits until the owner has left. From then on, all threads
+//! take an ordinary mutex.
 
 use crate::this_thread;
 use parking_lot::RawMutex;
@@ -17,7 +17,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
-/// A value of the process, used by one thread at a time.
+/// A value of the process that one thread at a time can use.
 pub struct Locked<T: 'static> {
     lock: Lock,
     value: UnsafeCell<T>,
@@ -35,10 +35,10 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Waits for the value. Returns `None` if this thread already holds it: it was interrupted by a
-    /// signal, or runs a function of the program that the library called. After a second thread has
-    /// ever taken the lock, this is no longer detected, and such a call deadlocks. Code that may
-    /// run in such a call must use `take_now`.
+    /// Waits for the value. Returns `None` if this thread already holds it, as in a signal handler
+    /// or in a callback of the program. Once a second thread has taken the lock, this is no longer
+    /// detected, and such a call deadlocks. Code that may run in a handler or callback must use
+    /// `take_now`.
     #[inline]
     pub fn take(&'static self) -> Option<Held<T>> {
         let guard = self.lock.take()?;
@@ -98,7 +98,7 @@ impl<T> DerefMut for Held<T> {
     }
 }
 
-/// The lock of a [`Locked`]: biased towards its first thread until a second one comes.
+/// The lock of a [`Locked`]: biased towards the first thread until a second one takes it.
 struct Lock {
     /// The owning thread; 0 before the first.
     owner: AtomicUsize,
@@ -181,8 +181,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock without the mutex, for the owner, which is not inside. Returns `None` after
-    /// another thread has requested the lock.
+    /// Takes the lock without the mutex. Only the owner may call it, while not inside. Returns
+    /// `None` if another thread has requested the lock.
     #[inline]
     fn take_own(&'static self) -> Option<Guard> {
         if self.is_contended.load(Ordering::Relaxed) {
@@ -254,9 +254,9 @@ impl Lock {
         true
     }
 
-    /// Makes all threads take the mutex, which the caller holds. Returns `false` if the owner did
-    /// not leave before `end`. The owner then takes the mutex the next time, and the next caller
-    /// waits for it again.
+    /// Makes all threads take the mutex from now on. The caller holds the mutex. Returns `false` if
+    /// the owner is still inside at `end`. The lock then stays contended: the owner takes the mutex
+    /// on its next entry, and the next caller of this function waits for the owner again.
     fn revoke(&self, end: Option<Instant>) -> bool {
         if self.is_shared() {
             return true;
