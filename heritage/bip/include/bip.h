@@ -61,14 +61,14 @@ void bip_send(int dst, const int *buf, int len);
 void bip_tsend(int dst, int tag, const int *buf, int len);
 
 /**
- * Starts to send `len` words to node `dst`, without a tag. Returns the number of the send. The
- * words must not be changed until bip_swait() has returned or bip_stest() has returned 1. One send
- * may be in progress.
+ * Starts a nonblocking send of `len` words to node `dst`, without a tag. Returns the number of the
+ * send. The words must not be changed until bip_swait() has returned or bip_stest() has returned
+ * 1. Only one send may be in progress.
  */
 int bip_isend(int dst, const int *buf, int len);
 
 /**
- * Starts to send a message with `tag`, as bip_isend() does.
+ * Starts a nonblocking send with `tag`, like bip_isend().
  */
 int bip_tisend(int dst, int tag, const int *buf, int len);
 
@@ -99,15 +99,15 @@ int bip_trecv(int tag, int *buf, int maxlen);
 int bip_trecvx(int tag, int *buf, int maxlen, int *src);
 
 /**
- * Starts to receive the next message without a tag, of at most `maxlen` words. Returns the number
- * of the receive. The library owns the words until bip_rwait() has returned or bip_rtest() has
- * returned a length.
+ * Starts a nonblocking receive of the next message without a tag, of at most `maxlen` words.
+ * Returns the number of the receive. The library owns the words until bip_rwait() has returned or
+ * bip_rtest() has returned a length.
  */
 int bip_irecv(int *buf, int maxlen);
 
 /**
- * Starts to receive a message with `tag`, as bip_irecv() does. Each tag may have one receive in
- * progress.
+ * Starts a nonblocking receive of a message with `tag`, like bip_irecv(). Each tag may have one
+ * receive in progress.
  */
 int bip_tirecv(int tag, int *buf, int maxlen);
 

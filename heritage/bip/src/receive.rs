@@ -35,7 +35,7 @@ impl State {
         Ok(message::received(envelope.len, envelope.source))
     }
 
-    /// Starts to receive a message.
+    /// Starts a nonblocking receive.
     ///
     /// # Safety
     /// As for [`State::recv`], until the receive is complete.
@@ -162,9 +162,9 @@ pub unsafe extern "C" fn bip_trecvx(
     })
 }
 
-/// Starts to receive the next message without a tag, of at most `maxlen` words. Returns the number
-/// of the receive. The library owns the words until bip_rwait() has returned or bip_rtest() has
-/// returned a length.
+/// Starts a nonblocking receive of the next message without a tag, of at most `maxlen` words.
+/// Returns the number of the receive. The library owns the words until bip_rwait() has returned or
+/// bip_rtest() has returned a length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_irecv(buf: *mut c_int, maxlen: c_int) -> c_int {
     // SAFETY: guaranteed by the program.
@@ -173,8 +173,8 @@ pub unsafe extern "C" fn bip_irecv(buf: *mut c_int, maxlen: c_int) -> c_int {
     })
 }
 
-/// Starts to receive a message with `tag`, as bip_irecv() does. Each tag may have one receive in
-/// progress.
+/// Starts a nonblocking receive of a message with `tag`, like bip_irecv(). Each tag may have one
+/// receive in progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tirecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
     // SAFETY: guaranteed by the program.

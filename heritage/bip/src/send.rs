@@ -57,7 +57,7 @@ impl State {
         Ok(self.node.send_tagged(to, bytes)?)
     }
 
-    /// Starts to send a message.
+    /// Starts a nonblocking send.
     ///
     /// # Safety
     /// `buf` has `len` words, which stay valid and unchanged until the send is complete.
@@ -109,9 +109,9 @@ pub unsafe extern "C" fn bip_tsend(dst: c_int, tag: c_int, buf: *const c_int, le
     });
 }
 
-/// Starts to send `len` words to node `dst`, without a tag. Returns the number of the send. The
-/// words must not be changed until bip_swait() has returned or bip_stest() has returned 1. One send
-/// may be in progress.
+/// Starts a nonblocking send of `len` words to node `dst`, without a tag. Returns the number of the
+/// send. The words must not be changed until bip_swait() has returned or bip_stest() has returned
+/// 1. Only one send may be in progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_isend(dst: c_int, buf: *const c_int, len: c_int) -> c_int {
     // SAFETY: guaranteed by the program.
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn bip_isend(dst: c_int, buf: *const c_int, len: c_int) ->
     })
 }
 
-/// Starts to send a message with `tag`, as bip_isend() does.
+/// Starts a nonblocking send with `tag`, like bip_isend().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tisend(
     dst: c_int,

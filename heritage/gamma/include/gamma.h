@@ -239,23 +239,23 @@ int gamma_send_2p_flowctl(uint16_t port,
                           unsigned long len2);
 
 /**
- * Starts to send through `port`, without a copy. The bytes must not be changed until gamma_wsend()
- * or gamma_tsend() reports that the port's sends are complete.
+ * Starts a nonblocking send through `port`, without a copy. The bytes must not be changed until
+ * gamma_wsend() or gamma_tsend() reports that the port's sends are complete.
  *
  * Errors: those of gamma_send().
  */
 int gamma_isend(uint16_t port, const void *buf, unsigned long len);
 
 /**
- * Starts to send as gamma_isend() does, with flow control.
+ * Starts a nonblocking send like gamma_isend(), with flow control.
  *
  * Errors: those of gamma_send().
  */
 int gamma_isend_flowctl(uint16_t port, const void *buf, unsigned long len);
 
 /**
- * Starts to send two pieces as one message, as gamma_isend() does. They are not copied if the
- * message must wait or needs a rendezvous. Both must not be changed until gamma_wsend() or
+ * Starts a nonblocking send of two pieces as one message, like gamma_isend(). They are not copied
+ * if the message must wait or needs a rendezvous. Neither may be changed until gamma_wsend() or
  * gamma_tsend() reports that the port's sends are complete.
  *
  * Errors: those of gamma_send().
@@ -267,7 +267,7 @@ int gamma_isend_2p(uint16_t port,
                    unsigned long len2);
 
 /**
- * Starts to send two pieces as gamma_isend_2p() does, with flow control.
+ * Starts a nonblocking send of two pieces like gamma_isend_2p(), with flow control.
  *
  * Errors: those of gamma_send().
  */

@@ -118,7 +118,7 @@ fn concat(pieces: &[&[u8]]) -> Result<Vec<u8>, Failure> {
     Ok(message)
 }
 
-/// Starts to send a message.
+/// Starts a nonblocking send.
 ///
 /// # Safety
 /// As for [`slices`], until the send is complete.
@@ -204,8 +204,8 @@ pub unsafe extern "C" fn gamma_send_2p_flowctl(
     guard(|| unsafe { send(port, [(buf1, len1), (buf2, len2)], Service::FlowControlled) })
 }
 
-/// Starts to send through `port`, without a copy. The bytes must not be changed until gamma_wsend()
-/// or gamma_tsend() reports that the port's sends are complete.
+/// Starts a nonblocking send through `port`, without a copy. The bytes must not be changed until
+/// gamma_wsend() or gamma_tsend() reports that the port's sends are complete.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn gamma_isend(port: u16, buf: *const c_void, len: c_ulong
     guard(|| unsafe { isend(port, [(buf, len)], Service::Plain) })
 }
 
-/// Starts to send as gamma_isend() does, with flow control.
+/// Starts a nonblocking send like gamma_isend(), with flow control.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -223,8 +223,8 @@ pub unsafe extern "C" fn gamma_isend_flowctl(port: u16, buf: *const c_void, len:
     guard(|| unsafe { isend(port, [(buf, len)], Service::FlowControlled) })
 }
 
-/// Starts to send two pieces as one message, as gamma_isend() does. They are not copied if the
-/// message must wait or needs a rendezvous. Both must not be changed until gamma_wsend() or
+/// Starts a nonblocking send of two pieces as one message, like gamma_isend(). They are not copied
+/// if the message must wait or needs a rendezvous. Neither may be changed until gamma_wsend() or
 /// gamma_tsend() reports that the port's sends are complete.
 ///
 /// Errors: those of gamma_send().
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn gamma_isend_2p(
     guard(|| unsafe { isend(port, [(buf1, len1), (buf2, len2)], Service::Plain) })
 }
 
-/// Starts to send two pieces as gamma_isend_2p() does, with flow control.
+/// Starts a nonblocking send of two pieces like gamma_isend_2p(), with flow control.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]

@@ -478,8 +478,8 @@ impl Conn {
 }
 
 impl Port {
-    /// Places a message in the next buffer, or in a place for short messages, and returns its
-    /// event.
+    /// Assigns the next buffer to a message, and returns the event. The message is copied to a free
+    /// slot if it is short, otherwise to the buffer.
     #[inline]
     fn place(&mut self, key: Key, header: &Header, bytes: &[u8]) -> Option<gm_recv_event> {
         let buffer = self.buffers(key.high, header.size)?.pop_front()?;
@@ -501,8 +501,8 @@ impl Port {
         Some(event_of(key, header, buffer, message, fast.is_some()))
     }
 
-    /// Copies a short message to a free place. The place stays reserved until the program requests
-    /// the event after the message's event.
+    /// Copies a short message to a free slot, if there is one. The slot stays reserved until the
+    /// program requests the event after the message's event.
     #[inline]
     fn store_fast(&mut self, bytes: &[u8]) -> Option<*const u8> {
         let index = self.fast_free.pop_front()?;
@@ -511,7 +511,7 @@ impl Port {
         Some(place.as_ptr())
     }
 
-    /// Frees the place of the last event, because the program requests the next event.
+    /// Frees the slot of the last event, because the program requests the next event.
     #[inline]
     pub(crate) fn release_fast(&mut self) {
         if let Some(index) = self.fast_read.take() {
@@ -519,7 +519,7 @@ impl Port {
         }
     }
 
-    /// Reserves the place of an event that is passed to the program.
+    /// Marks the slot of an event that is passed to the program as being read.
     #[inline]
     pub(crate) fn read_fast(&mut self, event: &gm_recv_event) {
         // SAFETY: every bit pattern is valid for these integers.

@@ -30,7 +30,7 @@ const IDLE_PASSES_PER_YIELD: u32 = 256;
 /// Passes of a polling call: 0.25 µs on shared memory.
 const PASSES_PER_POLL: u32 = 8;
 
-/// Tags of separately sent bytes: those of messages, and those of gets.
+/// Tags of bytes that are sent apart from their header: a long message's, and the reply to a get.
 const MESSAGE_TAG: u64 = 0x474d << 48;
 const REPLY_TAG: u64 = MESSAGE_TAG | 1 << 32;
 /// Tag of messages that are never sent.
@@ -44,12 +44,12 @@ fn lane(high: bool) -> Lane {
     }
 }
 
-/// Returns the tag of a message's separate bytes.
+/// Returns the tag with which the bytes of a long message are sent.
 fn message_tag(tag: u32) -> u64 {
     MESSAGE_TAG | u64::from(tag)
 }
 
-/// Sends a header and the bytes after it: at once, or together with others that are ready soon.
+/// Sends a header and the bytes after it, either at once or batched with messages that follow soon.
 #[inline]
 pub(crate) fn transmit(
     node: &mut Node,
@@ -89,7 +89,7 @@ fn transmit_to(
     node.send_gather(target, &[&head[..len], bytes])
 }
 
-/// Sends the bytes of a long message separately.
+/// Sends the bytes of a long message as a tagged message of their own.
 ///
 /// # Safety
 /// The bytes must stay valid and unchanged until the request has ended.
@@ -107,7 +107,7 @@ pub(crate) unsafe fn transmit_long(
     node.isend_tagged(target, unsafe { Buffer::from_raw(at, len) })
 }
 
-/// Posts memory for requested bytes.
+/// Posts a receive for the bytes that a get has requested.
 ///
 /// # Safety
 /// The memory must be valid, and unused by others, until the request has ended.

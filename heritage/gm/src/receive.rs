@@ -258,7 +258,7 @@ fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Action {
         _ => {
             if let Some(kind) = slow_kind(fields.r#type) {
                 let (from, to) = (gm_ntohp(fields.message), gm_ntohp(fields.buffer));
-                // SAFETY: `from` is the place of a short message, and `to` its buffer, which is
+                // SAFETY: `from` is the slot of a short message, and `to` its buffer, which is
                 // longer.
                 unsafe { gm_memorize_message(from, to, u32::from_be(fields.length)) };
                 port.recv_tokens = port.recv_tokens.saturating_sub(1);

@@ -51,8 +51,8 @@ pub(crate) enum Item {
     Violation(u8),
 }
 
-/// Place for a short message. There is one more than there can be events, so that the program can
-/// read the last one.
+/// Slot for a short message. There is one more slot than there can be queued events: the one that
+/// the program reads.
 pub(crate) type Fast = [u8; FAST_LEN_MAX];
 
 /// A port of this node.
@@ -78,9 +78,9 @@ pub(crate) struct Port {
     pub(crate) alarmed: VecDeque<u64>,
     pub(crate) alarms: Alarms,
     pub(crate) fast: Vec<Fast>,
-    /// Free places, the one free for longest first.
+    /// Free slots, in the order in which they were freed.
     pub(crate) fast_free: VecDeque<usize>,
-    /// Place that the program reads.
+    /// Slot that the program reads.
     pub(crate) fast_read: Option<usize>,
 }
 

@@ -21,11 +21,11 @@ const LOSSY_LEN_MAX: usize = 1024;
 /// Send mode of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendMode {
-    /// At once.
+    /// Sent at once, without batching.
     Immediate,
-    /// Together with other units of a burst.
+    /// Sent together with other units of a burst.
     Batched,
-    /// Best effort, without retransmission.
+    /// Sent as best effort, without retransmission.
     BestEffort,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct Unit {
     pub(crate) rank: u32,
     pub(crate) len: usize,
     pub(crate) mode: SendMode,
-    /// Token of the VI when the unit was created. The VI may have another connection when the unit
-    /// has left.
+    /// Token of the VI when the unit was created. The VI may have another connection by the time
+    /// the unit is sent.
     token: u32,
     origin: Origin,
 }
