@@ -67,8 +67,8 @@ impl Competitor {
         }
     }
 
-    /// Returns libfabric's name of the provider. Newer versions have `tcp` without a layer above
-    /// it.
+    /// Returns libfabric's name of the provider. In newer versions, `tcp` needs no utility provider
+    /// such as `ofi_rxm` above it.
     pub(crate) fn provider(self) -> &'static str {
         match self {
             Competitor::LibfabricTcp => "tcp",
@@ -107,7 +107,7 @@ struct Kit {
     source: &'static str,
     /// Arguments for the linker.
     libraries: &'static [&'static str],
-    /// A header that only the development package has.
+    /// Header that only the development package contains.
     header: &'static str,
     /// Name of Debian's package.
     package: &'static str,

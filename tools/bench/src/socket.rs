@@ -170,10 +170,10 @@ pub(crate) fn tcp_pair(end: &mut End) -> Result<[TcpStream; 2]> {
     connections(end)
 }
 
-/// Tries to connect several times. With artificial packet loss, the kernel would repeat its SYN
-/// only after 1 s, 2 s and 4 s.
+/// Connects, and retries after a timeout. The kernel would retransmit a SYN that artificial packet
+/// loss dropped only after 1 s, 2 s and 4 s.
 fn connect(to: &SocketAddr) -> Result<TcpStream> {
-    /// If a third of the round trips fail, all attempts fail once in about 10,000 times.
+    /// Number of attempts. If a third of them fail, all fail for about one connection in 6,600.
     const ATTEMPTS: usize = 8;
     /// Longer than any round trip of a lab or a loopback interface.
     const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);

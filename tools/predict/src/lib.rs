@@ -77,7 +77,8 @@ impl Replayer {
     /// Prepares the replay of a trace.
     ///
     /// # Errors
-    /// The trace is empty, names processes that it does not contain, or has times that decrease.
+    /// Returns an error if the trace is empty, names processes that it does not contain, or has
+    /// times that decrease.
     pub fn new(trace: &Trace) -> Result<Replayer, TraceError> {
         let program = Program::of(trace)?;
         let computing = program.computing_us();
@@ -92,7 +93,7 @@ impl Replayer {
         self.program.steps.len()
     }
 
-    /// Returns the seconds that each process computes outside MPI.
+    /// Returns the time that each process computes outside MPI, in seconds.
     pub fn computing_s(&self) -> &[f64] {
         &self.computing_s
     }
@@ -111,7 +112,7 @@ impl Replayer {
     /// ([`Network::check`]).
     ///
     /// # Errors
-    /// A process waits for a message that no process sends.
+    /// Returns an error if a process waits for a message that no process sends.
     pub fn predict(
         &self,
         between: &Network,

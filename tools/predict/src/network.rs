@@ -116,7 +116,7 @@ impl Network {
     /// Checks the figures.
     ///
     /// # Errors
-    /// There are no points, they are out of order, or a figure is invalid.
+    /// Returns an error if there are no points, they are out of order, or a figure is invalid.
     pub fn check(&self) -> Result<(), NetworkError> {
         let name = || self.name.clone();
         if self.points.is_empty() {

@@ -117,7 +117,8 @@ impl Program {
     /// Converts a trace.
     ///
     /// # Errors
-    /// The trace is empty, names processes that it does not contain, or has times that decrease.
+    /// Returns an error if the trace is empty, names processes that it does not contain, or has
+    /// times that decrease.
     pub(crate) fn of(trace: &Trace) -> Result<Program, TraceError> {
         if trace.processes.is_empty() {
             return Err(TraceError::Empty);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replay of the steps of all processes in the order of time, on a model of a network.
+//! Replays the steps of all processes in the order of time, on a model of a network.
 //!
-//! The model includes the work of sender and receiver, the latency, and the interval of messages at
-//! a host's port in each direction. Long messages start when their receiver has requested them. The
-//! handshake needs calls of both programs unless the network makes progress by itself. The model
-//! excludes congested switches, losses, caches, and processors shared by several processes.
+//! The model includes the work of sender and receiver, the latency, and the gap between messages at
+//! a host's port in each direction. A long message is sent after its receiver has requested it.
+//! Unless the network makes progress by itself, that handshake advances only during calls of the
+//! two processes. The model excludes congested switches, losses, caches, and cores shared by
+//! several processes.
 
 use crate::network::{Network, Parts, Point, Progress};
 use crate::program::{MessageIndex, Part, Program, Step, TraceError};
@@ -22,10 +23,10 @@ pub(crate) struct Place<'a> {
     pub(crate) parts: Parts,
 }
 
-/// Returns the microseconds that the program takes.
+/// Returns the program's predicted run time, in microseconds.
 ///
 /// # Errors
-/// A process waits for a message that no process sends.
+/// Returns an error if a process waits for a message that no process sends.
 pub(crate) fn replay(program: &Program, place: &Place) -> Result<f64, TraceError> {
     let mut replay = Replay::new(program, place);
     replay.run();
@@ -279,8 +280,8 @@ impl<'a> Replay<'a> {
         (from, to)
     }
 
-    /// Returns the departure and arrival times of a message that may leave at `now_us`. Messages
-    /// pass one after another through both ports.
+    /// Returns the departure and arrival times of a message that is ready at `now_us`. Each of the
+    /// two ports handles one message at a time.
     fn travel(&mut self, (from, to): (usize, usize), cost: Point, now_us: f64) -> (f64, f64) {
         if from == to {
             return (now_us, now_us + cost.os_us);

@@ -19,11 +19,11 @@ const FIRST: [&str; 2] = ["latency", "advantage"];
 /// Contents of a page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Material {
-    /// Runs of `portolan bench`.
+    /// Reports written by `portolan bench`.
     pub reports: Vec<Report>,
-    /// Measurements of `portolan report npb`.
+    /// Measurements written by `portolan report npb`.
     pub npbs: Vec<Npb>,
-    /// Profiles of `portolan profile`.
+    /// Profiles written by `portolan profile`.
     pub profiles: Vec<Profile>,
 }
 

@@ -95,13 +95,13 @@ pub(crate) struct Connection {
     /// Opener and acceptor.
     pub(crate) ends: [u32; 2],
     pub(crate) lives: [u32; 2],
-    /// Tokens of the session: the opener's, the acceptor's.
+    /// Tokens of the session: the opener's, then the acceptor's.
     pub(crate) tokens: [u64; 2],
     pub(crate) is_opening: bool,
     pub(crate) is_open: [bool; 2],
     pub(crate) is_used: [bool; 2],
     pub(crate) is_broken: bool,
-    /// From the opener, and to it.
+    /// From the opener to the acceptor, and back.
     pub(crate) directions: [Direction; 2],
 }
 
@@ -126,7 +126,7 @@ impl Connection {
 pub(crate) enum Sent {
     Taken,
     Full,
-    /// The connection is found to have ended.
+    /// Not sent, because the connection has ended.
     Ended,
 }
 

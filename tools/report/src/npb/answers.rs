@@ -11,7 +11,7 @@ const AS_GOOD: f64 = 1.05;
 /// Microseconds per second.
 pub(super) const MICROS: f64 = 1e6;
 
-/// A program over Portolan's best network compared with the MPI's own transport.
+/// Times of one program over Portolan's best network and over the MPI's own transport.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Beside {
     pub(super) program: &'static str,
@@ -76,7 +76,7 @@ fn answers_over(npb: &Npb, wire: Option<Wire>) -> Vec<String> {
     sentences
 }
 
-/// Returns one row per program, between hosts or within one.
+/// Returns one row per program, either between hosts or within one host.
 pub(super) fn beside(npb: &Npb, within: bool) -> Vec<Beside> {
     let Some(most) = npb.most() else {
         return Vec::new();
