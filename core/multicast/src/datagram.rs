@@ -16,8 +16,8 @@ const HEADER_LEN: usize = 40;
 /// Bytes of a datagram beyond a piece.
 pub const OVERHEAD_LEN: usize = HEADER_LEN + TAG_LEN;
 
-/// Most pieces that one datagram repairs. With random losses at more hosts than that, two of them
-/// soon lack the same piece.
+/// Maximum number of pieces that one datagram repairs. With random losses at more hosts than that,
+/// two of them soon lack the same piece.
 pub(super) const PIECES_MAX: usize = 8;
 
 /// Bytes of the AES-GCM tag (RFC 5116).

@@ -50,7 +50,7 @@ const CHARGED_LEN: u64 = 4096 + 512;
 pub struct Terms {
     /// Bytes of a block in one datagram.
     pub piece_len: usize,
-    /// Most datagrams in flight to the slowest host.
+    /// Maximum number of datagrams in flight to the slowest host.
     pub window: u64,
     /// Number of the last datagram before the start.
     pub serial: u64,

@@ -166,7 +166,7 @@ fn report_interval(window: u64) -> u64 {
 
 impl Partial {
     /// Stores the piece in a datagram. A datagram that combines several pieces (XOR) restores one
-    /// of them, if the others are present.
+    /// of them, if all the rest are present.
     fn take(&mut self, header: &Header, body: &[u8], piece_len: usize) {
         let len = self.bytes.len();
         if len != header.len {

@@ -17,11 +17,12 @@ const BUFFER_LEN: usize = 4 << 20;
 /// drops the excess silently, and ordinary queues hold a thousand packets.
 const SEND_BUFFER_LEN: usize = 512 << 10;
 
-/// Most bytes of a run: those of one UDP packet before the kernel cuts it (65,507), with a margin.
+/// Maximum number of bytes of a run: those of one UDP packet before the kernel cuts it (65,507),
+/// with a margin.
 const RUN_LEN_MAX: usize = 65_000;
 
-/// Most datagrams that the kernel cuts a run into (`UDP_MAX_SEGMENTS` of include/linux/udp.h before
-/// Linux 6.9).
+/// Maximum number of datagrams that the kernel cuts a run into (`UDP_MAX_SEGMENTS` of
+/// include/linux/udp.h before Linux 6.9).
 const RUN_COUNT_MAX: usize = 64;
 
 /// Longest packet used, that of a jumbo frame. A longer packet loses more at once.

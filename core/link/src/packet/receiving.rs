@@ -13,7 +13,7 @@ use portolan_sys::shortage::Explained;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Most memory that the kernel charges for a waiting frame, in lengths of a full frame. With
+/// Maximum memory that the kernel charges for a waiting frame, in lengths of a full frame. With
 /// drivers that give each frame a page, a full frame costs three, and a short one as much.
 const CHARGED_MAX: usize = 4;
 

@@ -36,8 +36,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// Most bytes of a frame's payload. At 5 GB/s they take 50 µs to receive, for which short messages
-/// wait.
+/// Maximum number of bytes of a frame's payload. At 5 GB/s they take 50 µs to receive, for which
+/// short messages wait.
 pub const PAYLOAD_LEN_MAX: usize = 256 * 1024;
 
 /// Bytes before each frame's payload. Payload often begins at a page, or 16 bytes behind one, as
@@ -50,10 +50,10 @@ const FRONT_LEN: usize = 64;
 /// Bytes of the two lengths in a front.
 const LENGTHS_LEN: usize = 8;
 
-/// Most bytes of a frame's head.
+/// Maximum number of bytes of a frame's head.
 pub const HEAD_LEN_MAX: usize = FRONT_LEN - LENGTHS_LEN;
 
-/// Most pieces of a frame's payload.
+/// Maximum number of pieces of a frame's payload.
 const GATHER_MAX: usize = 2;
 
 /// Bytes of TCP's own buffer that the link assumes.

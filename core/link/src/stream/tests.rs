@@ -28,7 +28,7 @@ struct Inbox {
     /// Parts with a head that begins with this byte have no destination, or end the connection.
     nowhere: Option<u8>,
     end: Option<u8>,
-    /// Most bytes for which there is a destination at a time.
+    /// Maximum number of bytes for which there is a destination at a time.
     step: usize,
 }
 

@@ -35,7 +35,7 @@ const PRICE_SCALE: usize = 100;
 /// Measured capacity of the socket's receive buffer.
 #[derive(Debug)]
 pub(super) struct CapacityMeter {
-    /// Most bytes that the kernel charges to the socket.
+    /// Maximum number of bytes that the kernel charges to the socket.
     charged_max: usize,
     /// Payload received so far.
     received: usize,

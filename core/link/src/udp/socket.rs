@@ -25,7 +25,8 @@ pub(super) const BUSY: usize = 1;
 /// sending ten.
 const FRAMES_IN_ROW: u32 = 256;
 
-/// Most polls of the busy peer's socket per poll of the common one while that is empty: some 2 µs.
+/// Maximum number of polls of the busy peer's socket per poll of the common one while that is
+/// empty: some 2 µs.
 const SKIPPED_POLLS_MAX: u32 = 8;
 
 /// Datagrams in a row after which the kernel's segmentation is switched off. A datagram that might

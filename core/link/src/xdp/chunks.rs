@@ -22,11 +22,11 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// Most received frames that wait for a process: a burst of 2 ms of full frames.
+/// Maximum number of received frames that wait for a process: a burst of 2 ms of full frames.
 pub(super) const RX_LEN: u32 = 1024;
 
-/// Most frames of a process in flight: some 200 µs of frames, much longer than the kernel takes to
-/// report that they have left.
+/// Maximum number of frames of a process in flight: some 200 µs of frames, much longer than the
+/// kernel takes to report that they have left.
 pub(super) const TX_LEN: u32 = 128;
 
 /// Chunks that a process retains before it returns them together. The lock's two system calls then

@@ -3,7 +3,7 @@
 //!
 //! A prediction may be wrong. Other bytes are then written in place of the expected fragments
 //! before any code can check them. A prediction therefore covers only bytes that have not arrived,
-//! beyond the highest received byte, in a transfer whose buffer holds the whole message.
+//! beyond the highest received byte, in a transfer with a buffer for the whole message.
 
 use super::{RxTransfer, Transfers};
 use crate::{LinkId, OpId, PeerId};

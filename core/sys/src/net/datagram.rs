@@ -231,7 +231,7 @@ pub struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    /// Most pieces that one call gathers (`UIO_MAXIOV` of include/uapi/linux/uio.h).
+    /// Maximum number of pieces that one call gathers (`UIO_MAXIOV` of include/uapi/linux/uio.h).
     pub const PIECES_MAX: usize = 1024;
 
     /// Allocates memory for the largest call.

@@ -18,7 +18,7 @@ pub struct Scatter {
 unsafe impl Send for Scatter {}
 
 impl Scatter {
-    /// Most pieces of one call (`UIO_MAXIOV` of include/uapi/linux/uio.h).
+    /// Maximum number of pieces of one call (`UIO_MAXIOV` of include/uapi/linux/uio.h).
     pub const PIECES_MAX: usize = 1024;
 
     /// Allocates memory for calls of `pieces_max` pieces; longer ones allocate.

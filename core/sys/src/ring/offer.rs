@@ -31,7 +31,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// Most units of a message; their numbers have 16 bits.
+/// Maximum number of units of a message; their numbers have 16 bits.
 const UNITS_MAX: u64 = u16::MAX as u64;
 
 /// Fewest bytes of a unit. A copying call has an overhead of about 1 µs; 64 KiB take some 6 µs.
@@ -40,8 +40,8 @@ const UNIT_LEN: u64 = 64 * 1024;
 /// Shortest message that is offered: with fewer bytes, one side would have less than a unit.
 pub const OFFER_LEN_MIN: usize = 2 * 64 * 1024;
 
-/// Most units that the sender claims at once, so that the receiver waits only briefly for the last
-/// claim.
+/// Maximum number of units that the sender claims at once, so that the receiver waits only briefly
+/// for the last claim.
 const SENDER_UNITS_MAX: u32 = 4;
 
 /// Bit of the sender's count: it could not write, and will not try again.
