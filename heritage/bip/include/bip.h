@@ -62,8 +62,8 @@ void bip_tsend(int dst, int tag, const int *buf, int len);
 
 /**
  * Starts a nonblocking send of `len` words to node `dst`, without a tag. Returns the number of the
- * send. The words must not be changed until bip_swait() has returned or bip_stest() has returned
- * 1. Only one send may be in progress.
+ * send. Only one send may be in progress. The words must not be changed until bip_swait() has
+ * returned or bip_stest() has returned 1.
  */
 int bip_isend(int dst, const int *buf, int len);
 

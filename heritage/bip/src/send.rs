@@ -110,8 +110,8 @@ pub unsafe extern "C" fn bip_tsend(dst: c_int, tag: c_int, buf: *const c_int, le
 }
 
 /// Starts a nonblocking send of `len` words to node `dst`, without a tag. Returns the number of the
-/// send. The words must not be changed until bip_swait() has returned or bip_stest() has returned
-/// 1. Only one send may be in progress.
+/// send. Only one send may be in progress. The words must not be changed until bip_swait() has
+/// returned or bip_stest() has returned 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_isend(dst: c_int, buf: *const c_int, len: c_int) -> c_int {
     // SAFETY: guaranteed by the program.
