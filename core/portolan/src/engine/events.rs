@@ -40,6 +40,9 @@ impl Inner {
         let total_len = frame.head.len() + body_len;
         let admitted = self.core.admit_lossless(self.now, link, from, total_len);
         let Some(mut admitted) = admitted else {
+            if let Some(inbox) = inbox {
+                inbox.is_quiet = false;
+            }
             return self.drain(handlers, Some(frame));
         };
         let is_taken = self.take_awaited(&mut admitted, frame.head, inbox.as_deref_mut());

@@ -108,6 +108,14 @@ impl<'a, 'b> Intake<'a, 'b> {
         })
     }
 
+    /// Makes the waiting receive search for earlier messages before it takes another.
+    #[inline]
+    fn search_next(&mut self) {
+        if let Some(inbox) = &mut self.inbox {
+            inbox.is_quiet = false;
+        }
+    }
+
     #[cold]
     fn take_sealed(&mut self, frame: &[u8]) {
         let inbox = self.inbox.as_deref_mut();
@@ -160,6 +168,8 @@ impl Receiver for Intake<'_, '_> {
         }
         self.freshen();
         let before = self.inner.core.counters().frames_received;
+        // Its message may wait at the port of the receive.
+        self.search_next();
         let taken = self
             .inner
             .on_run(self.handlers, self.link, frames, frame_len);
@@ -172,6 +182,7 @@ impl Receiver for Intake<'_, '_> {
     #[inline]
     fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool) {
         self.freshen();
+        self.search_next();
         self.inner.placement.count(header.len() + payload_len);
         let Inner { core, now, .. } = &mut *self.inner;
         let before = core.counters().frames_received;
