@@ -204,11 +204,8 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn has_urgent_tx(&self) -> bool {
-        debug_assert!(
-            self.ready.is_urgent || !self.has_urgent_peer(),
-            "a peer was not listed as urgent"
-        );
-        self.ready.is_urgent
+        // A peer listed for an acknowledgement may have something urgent since, such as a lost frame.
+        self.ready.is_urgent || self.has_urgent_peer()
     }
 
     /// Checks all listed peers for anything that must not wait.
