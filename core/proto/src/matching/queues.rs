@@ -99,10 +99,7 @@ impl<T> Queues<T> {
     pub(super) fn pop(&mut self, Place(index): Place) -> Option<(From, T)> {
         let queue = self.sorted.get_mut(index)?;
         let (from, first) = (queue.from, queue.items.pop_front()?);
-        // A queue of a few messages keeps its memory.
-        if queue.items.len() * 4 < queue.items.capacity() {
-            self.shrink(index);
-        }
+        self.shrink_if_short(index);
         Some((from, first))
     }
 
@@ -113,7 +110,14 @@ impl<T> Queues<T> {
             return;
         };
         queue.items.pop_front();
-        if queue.items.len() * 4 < queue.items.capacity() {
+        self.shrink_if_short(index);
+    }
+
+    /// Shrinks a queue from which messages were taken; one with a few messages keeps its memory.
+    #[inline(always)]
+    fn shrink_if_short(&mut self, index: usize) {
+        let items = &self.sorted[index].items;
+        if items.len() * 4 < items.capacity() {
             self.shrink(index);
         }
     }
