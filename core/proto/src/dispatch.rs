@@ -46,23 +46,13 @@ pub struct Core {
     awake: VecDeque<(Instant, PeerId)>,
     /// Per peer, one bit for each link that reaches it.
     allowed: Vec<u8>,
-    ready: Ready,
+    ready: VecDeque<PeerId>,
     timed: Vec<PeerId>,
     sh: Shared,
     /// Last transmit returned. The engine's next call determines its outcome.
     sent: Option<(PeerId, LinkId, OutgoingKind)>,
     /// Number of peers with frames or acknowledgements left, as of their last check.
     pending_counts: PendingCounts,
-}
-
-/// Queue of the peers with something to transmit.
-#[derive(Debug, Default)]
-struct Ready {
-    queue: VecDeque<PeerId>,
-    /// Set if anything to send must not wait for the program's next call: everything except
-    /// acknowledgements and credit that the sender does not need yet. Cleared when the queue is
-    /// empty, so it may be set longer than necessary.
-    is_urgent: bool,
 }
 
 /// Number of peers with work left, and of those with frames or records to send.
@@ -120,7 +110,7 @@ impl Core {
             allowed: alloc::vec![0; config.size as usize],
             dormant: BTreeMap::new(),
             awake: VecDeque::new(),
-            ready: Ready::default(),
+            ready: VecDeque::new(),
             timed: Vec::new(),
             sh: Shared::new(config),
             sent: None,
@@ -339,7 +329,7 @@ impl Core {
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         lanes.on_taken(env, taken.lane, taken.holds_credit, charge(len));
         if lanes.has_credit_due() {
-            self.touch_for_credit(taken.peer);
+            self.touch(taken.peer);
         }
     }
 
@@ -434,7 +424,7 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn needs_transmit(&self) -> bool {
-        !self.ready.queue.is_empty()
+        !self.ready.is_empty()
     }
 
     /// Handles a report of the operating system that frames to `peer` by `link` may have at most
@@ -485,15 +475,6 @@ impl Core {
             return;
         };
         list(&mut self.ready, &mut self.timed, state);
-    }
-
-    /// Does the same as [`Core::touch`] for credit or acknowledgements.
-    pub(crate) fn touch_for_credit(&mut self, peer: PeerId) {
-        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
-            return;
-        };
-        let credit_len = self.sh.ctx.credit_len();
-        list_for_credit(&mut self.ready, &mut self.timed, state, credit_len);
     }
 
     /// Matches messages that wait at `port` with posted buffers.
@@ -588,26 +569,11 @@ fn grant_budget(config: &Config, buffer_len: usize) -> usize {
 /// Puts a peer into the queue of peers with something to transmit, and into the list of timed
 /// peers.
 #[inline]
-fn list(ready: &mut Ready, timed: &mut Vec<PeerId>, peer: &mut Peer) {
-    ready.is_urgent = true;
-    list_for_ack(ready, timed, peer);
-}
-
-/// Does the same as [`list`] for an acknowledgement, which can wait for the program's next call.
-#[inline]
-fn list_for_ack(ready: &mut Ready, timed: &mut Vec<PeerId>, peer: &mut Peer) {
+fn list(ready: &mut VecDeque<PeerId>, timed: &mut Vec<PeerId>, peer: &mut Peer) {
     if peer.mark_queued() {
-        ready.queue.push_back(peer.id());
+        ready.push_back(peer.id());
     }
     if peer.mark_timed() {
         timed.push(peer.id());
     }
-}
-
-/// Does the same as [`list`] for credit or acknowledgements. They can wait for the program's next
-/// call, unless the peer needs them or has something else to send.
-#[cold]
-fn list_for_credit(ready: &mut Ready, timed: &mut Vec<PeerId>, peer: &mut Peer, credit_len: u32) {
-    list_for_ack(ready, timed, peer);
-    ready.is_urgent |= peer.has_urgent_tx(credit_len);
 }

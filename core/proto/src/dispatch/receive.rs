@@ -2,7 +2,7 @@
 //! Receiving: parses frames and passes their records to the mechanisms. A bad frame is counted by
 //! its drop reason and discarded.
 
-use super::{PendingCounts, list, list_for_ack};
+use super::{PendingCounts, list};
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::DELAY_UNKNOWN;
 use crate::path::Contents;
@@ -197,7 +197,7 @@ impl Core {
                 false => sh.ctx.bulk_ack_times(),
             };
             match path.on_numbered(now, number, ack) {
-                true => list_for_ack(ready, timed, peer),
+                true => list(ready, timed, peer),
                 false => list_for_later(timed, pending_counts, peer),
             }
         }
@@ -258,7 +258,9 @@ impl Core {
         if !has_path {
             return Err(DropReason::NoPath);
         }
-        debug_assert_eq!(header.kind, FrameKind::Reset, "others are not rare");
+        if header.kind != FrameKind::Reset {
+            return Err(DropReason::Misplaced);
+        }
         self.sh.ctx.counters_mut().frames_received += 1;
         self.fail_peer(from, Cause::Closed);
         Ok(None)
@@ -295,7 +297,7 @@ impl Core {
             return;
         };
         if at_once {
-            return list_for_ack(&mut self.ready, &mut self.timed, peer);
+            return list(&mut self.ready, &mut self.timed, peer);
         }
         list_for_later(&mut self.timed, &mut self.pending_counts, peer);
     }

@@ -5,7 +5,7 @@
 //! If a shortcut does not apply, it returns `None` and changes nothing, and the general path
 //! handles the message.
 
-use super::list_for_credit;
+use super::list;
 use crate::base::credit::charge;
 use crate::matching::Matching;
 use crate::matching::match_list::Fitting;
@@ -228,8 +228,7 @@ impl Core {
         }
         self.sh.ctx.count_received(len as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
-            let credit_len = self.sh.ctx.credit_len();
-            list_for_credit(&mut self.ready, &mut self.timed, state, credit_len);
+            list(&mut self.ready, &mut self.timed, state);
         }
         Some((state, len))
     }
@@ -368,7 +367,7 @@ impl Core {
         }
         self.sh.ctx.count_received(payload.len() as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
-            self.touch_for_credit(frame.from);
+            self.touch(frame.from);
         }
         Some((dest, payload))
     }
@@ -384,7 +383,7 @@ impl Core {
         let to = Address::of(message);
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         if lanes.hold_next(env, message.lane, &to, (held, bytes.len())) {
-            self.touch_for_credit(from);
+            self.touch(from);
         }
     }
 }

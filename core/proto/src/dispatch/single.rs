@@ -130,7 +130,7 @@ impl Core {
             return;
         };
         if state.has_tx() {
-            return self.touch_for_credit(peer);
+            return self.touch(peer);
         }
         if state.mark_timed() {
             self.timed.push(peer);

@@ -131,7 +131,7 @@ impl Core {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         self.release_sent();
-        while let Some(&id) = self.ready.queue.front() {
+        while let Some(&id) = self.ready.front() {
             let Core {
                 peers,
                 sh,
@@ -151,9 +151,8 @@ impl Core {
                 }
                 pending_counts.update(peer.update_pending_work());
             }
-            self.ready.queue.pop_front();
+            self.ready.pop_front();
         }
-        self.ready.is_urgent = false;
         None
     }
 
@@ -161,14 +160,14 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn next_peer(&self) -> Option<PeerId> {
-        self.ready.queue.front().copied()
+        self.ready.front().copied()
     }
 
     /// Moves the peer of the last transmit behind all other peers that have something to send.
     #[inline]
     pub fn yield_peer(&mut self) {
-        if self.ready.queue.len() > 1 {
-            self.ready.queue.rotate_left(1);
+        if self.ready.len() > 1 {
+            self.ready.rotate_left(1);
         }
     }
 
@@ -177,7 +176,7 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn pending_work(&self) -> PendingWork {
-        let is_ready = !self.ready.queue.is_empty();
+        let is_ready = !self.ready.is_empty();
         if !is_ready && self.pending_counts.any == 0 {
             return PendingWork::None;
         }
@@ -204,18 +203,13 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn has_urgent_tx(&self) -> bool {
-        // A peer listed for an acknowledgement may have something urgent since, such as a lost frame.
-        self.ready.is_urgent || self.has_urgent_peer()
-    }
-
-    /// Checks all listed peers for anything that must not wait.
-    fn has_urgent_peer(&self) -> bool {
         let credit_len = self.sh.ctx.credit_len();
-        let mut listed = self.ready.queue.iter();
-        listed.any(|id| match self.peers.get(id.index()) {
-            Some(Some(peer)) => peer.has_urgent_tx(credit_len),
-            _ => false,
-        })
+        self.ready
+            .iter()
+            .any(|id| match self.peers.get(id.index()) {
+                Some(Some(peer)) => peer.has_urgent_tx(credit_len),
+                _ => false,
+            })
     }
 
     /// Reports that the link had no room for the last transmit. It is returned again after
