@@ -76,6 +76,36 @@ pub unsafe fn copy_raw(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
+/// Same as [`ptr::copy_nonoverlapping`]: short lengths take a few moves without a call, long
+/// lengths use [`copy_raw`].
+///
+/// # Safety
+/// As for [`ptr::copy_nonoverlapping`].
+#[inline(always)]
+pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+    // Two moves of a width, overlapping in the middle, cover any length from one width to two.
+    macro_rules! by {
+        ($width:ty) => {{
+            let last = len - size_of::<$width>();
+            // SAFETY: both moves are within `len` bytes, as the caller guarantees.
+            unsafe {
+                let (begin, end) = (
+                    src.cast::<$width>().read_unaligned(),
+                    src.add(last).cast::<$width>().read_unaligned(),
+                );
+                dst.cast::<$width>().write_unaligned(begin);
+                dst.add(last).cast::<$width>().write_unaligned(end);
+            }
+        }};
+    }
+    match len {
+        8..=16 => by!(u64),
+        17..=32 => by!(u128),
+        // SAFETY: the caller guarantees it.
+        _ => unsafe { copy_raw(src, dst, len) },
+    }
+}
+
 /// Zeroed bytes that begin at a page, for large copies between the kernel and a program.
 ///
 /// Most x86 processors copy at half speed if the destination lies up to 31 bytes after the source,

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::ops::{Memory, OpKind};
 use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawWhat, Sent, SubmitError};
 use portolan_proto::{LaneId, PortId, PortMode, SendSpec};
+use portolan_sys::memory;
 use std::mem::MaybeUninit;
 
 /// Longest message for which both pieces are joined before sending: about the payload of a frame,
@@ -73,8 +74,8 @@ impl Endpoint {
     /// this returns, and there is no completion.
     ///
     /// # Errors
-    /// [`SubmitError::Again`] if the message must be queued: use [`Endpoint::send_active`] then. After an error nothing
-    /// was sent.
+    /// [`SubmitError::Again`] if the message must be queued: use [`Endpoint::send_active`] then.
+    /// After an error nothing was sent.
     #[inline]
     pub fn inject_active(
         &mut self,
@@ -153,34 +154,16 @@ fn joined<'a>(
     head: &[u8],
     body: &[u8],
 ) -> &'a [u8] {
-    let (first, rest) = room.split_at_mut(head.len());
     let len = head.len() + body.len();
-    copy_short(head, first);
-    copy_short(body, &mut rest[..body.len()]);
+    assert!(len <= JOINED_LEN_MAX);
+    let first = room.as_mut_ptr().cast::<u8>();
+    // SAFETY: both pieces fit in `room`, which nothing else borrows.
+    unsafe {
+        memory::copy(head.as_ptr(), first, head.len());
+        memory::copy(body.as_ptr(), first.add(head.len()), body.len());
+    }
     // SAFETY: the first `len` bytes were written above.
     unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), len) }
-}
-
-/// Copies `from` to `to`, which has the same length. Bytes of most headers and of the shortest messages are moved as
-/// two words that may overlap, which costs less than a call of the C library.
-#[inline]
-fn copy_short(from: &[u8], to: &mut [MaybeUninit<u8>]) {
-    const WORD: usize = size_of::<u64>();
-    assert_eq!(from.len(), to.len());
-    let (source, target) = (from.as_ptr(), to.as_mut_ptr().cast::<u8>());
-    let len = from.len();
-    if (WORD..=2 * WORD).contains(&len) {
-        // SAFETY: both have `len` bytes, at least a word, so that the first and the last word lie in both.
-        unsafe {
-            let first = source.cast::<u64>().read_unaligned();
-            let last = source.add(len - WORD).cast::<u64>().read_unaligned();
-            target.cast::<u64>().write_unaligned(first);
-            target.add(len - WORD).cast::<u64>().write_unaligned(last);
-        }
-    } else {
-        // SAFETY: both have `len` bytes, and `to` is not borrowed otherwise.
-        unsafe { source.copy_to_nonoverlapping(target, len) };
-    }
 }
 
 #[cfg(test)]

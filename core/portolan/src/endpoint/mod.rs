@@ -65,9 +65,9 @@ pub struct Endpoint {
 pub struct PeerInserter(Arc<Directory>);
 
 impl PeerInserter {
-    /// Inserts the owner of `address` as a peer and returns its number. A call of [`Endpoint::insert`] with the same
-    /// address must follow before the number is used. It returns the same number, except if the peer was removed and
-    /// its session has ended.
+    /// Inserts the owner of `address` as a peer and returns its number. A call of
+    /// [`Endpoint::insert`] with the same address must follow before the number is used. It returns
+    /// the same number, except if the peer was removed and its session has ended.
     ///
     /// # Errors
     /// [`Error::TooManyPeers`].
@@ -166,11 +166,11 @@ impl Endpoint {
         count
     }
 
-    /// Polls like [`Endpoint::poll`] but never yields the core. Returns `true` as second value if the
-    /// caller should yield it and then call [`Endpoint::note_yield`].
+    /// Polls like [`Endpoint::poll`] but never yields the core. Returns `true` as second value if
+    /// the caller should yield it and then call [`Endpoint::note_yield`].
     ///
-    /// For endpoints behind a lock: a thread that yields while it holds the lock would keep the other
-    /// threads from polling.
+    /// For endpoints behind a lock: a thread that yields while it holds the lock would keep the
+    /// other threads from polling.
     #[inline]
     pub fn poll_unyielding(
         &mut self,

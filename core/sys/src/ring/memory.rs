@@ -110,7 +110,7 @@ impl RingMemory {
         // this write (SYNC: space). A malicious one only corrupts its own input.
         unsafe {
             let dst = self.mapping.base().as_ptr().add(off);
-            copy(src.as_ptr(), dst, src.len());
+            memory::copy(src.as_ptr(), dst, src.len());
         }
     }
 
@@ -122,7 +122,7 @@ impl RingMemory {
         unsafe {
             let dst = self.mapping.base().as_ptr().add(off);
             dst.cast::<[u8; N]>().write(*first);
-            copy(second.as_ptr(), dst.add(N), second.len());
+            memory::copy(second.as_ptr(), dst.add(N), second.len());
         }
     }
 
@@ -136,7 +136,7 @@ impl RingMemory {
         // anyway. Every byte pattern is a valid u8, and `dst` is a single private copy.
         unsafe {
             let src = self.mapping.base().as_ptr().add(off);
-            copy(src, dst.as_mut_ptr(), dst.len());
+            memory::copy(src, dst.as_mut_ptr(), dst.len());
         }
     }
 
@@ -170,35 +170,5 @@ impl RingMemory {
         // The header is only accessed as atomics. A word may share bytes with an earlier frame's
         // plain copy, which the SYNC pairs order before or after it in correct processes.
         unsafe { AtomicU64::from_ptr(self.mapping.base().as_ptr().add(off).cast()) }
-    }
-}
-
-/// Same as [`ptr::copy_nonoverlapping`]: short lengths take a few moves without a call, long
-/// lengths use [`memory::copy_raw`].
-///
-/// # Safety
-/// As for [`ptr::copy_nonoverlapping`].
-#[inline(always)]
-unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
-    // Two moves of a width, overlapping in the middle, cover any length from one width to two.
-    macro_rules! by {
-        ($width:ty) => {{
-            let last = len - size_of::<$width>();
-            // SAFETY: both moves are within `len` bytes, as the caller guarantees.
-            unsafe {
-                let (begin, end) = (
-                    src.cast::<$width>().read_unaligned(),
-                    src.add(last).cast::<$width>().read_unaligned(),
-                );
-                dst.cast::<$width>().write_unaligned(begin);
-                dst.add(last).cast::<$width>().write_unaligned(end);
-            }
-        }};
-    }
-    match len {
-        8..=16 => by!(u64),
-        17..=32 => by!(u128),
-        // SAFETY: the caller guarantees it.
-        _ => unsafe { memory::copy_raw(src, dst, len) },
     }
 }

@@ -32,7 +32,7 @@ pub struct RingSender {
     tail: u64,
     /// The head as last read. It is reread only when the ring seems full.
     head: u64,
-    /// Bytes that the next entries may fill without a look at the head or at the ring's end.
+    /// Bytes that the next entries may fill before the head and the ring's end are checked again.
     room: usize,
     frame_len_max: usize,
     /// State of a receiver that needs neither a bell nor a fence. No receiver has it unless this
