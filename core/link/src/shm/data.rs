@@ -164,7 +164,6 @@ pub struct NextFrame<'a> {
     len: usize,
 }
 
-#[allow(clippy::len_without_is_empty, reason = "not a collection")]
 impl NextFrame<'_> {
     /// Returns the sender.
     #[inline]
@@ -176,7 +175,7 @@ impl NextFrame<'_> {
     /// Returns the length in bytes.
     #[inline]
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn frame_len(&self) -> usize {
         self.len
     }
 

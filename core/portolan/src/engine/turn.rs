@@ -72,7 +72,7 @@ impl Engine {
             return None;
         }
         let frame = self.links.next_frame()?;
-        let rest_len = frame.len().checked_sub(MESSAGE_LEN)?;
+        let rest_len = frame.frame_len().checked_sub(MESSAGE_LEN)?;
         let from = PeerId(frame.from());
         let mut header = [0; MESSAGE_LEN];
         frame.copy_to(0, &mut header);
