@@ -426,11 +426,7 @@ impl Node {
             PortUse::Handled => return Err(Error::PortHandled { port: port.number }),
         }
         let wanted = RecvFilter::Port(port, source);
-        let is_quiet = inner.core.is_quiet(&wanted);
-        if !is_quiet && let Some(received) = inner.take_held(port, source, bytes) {
-            return Ok(received);
-        }
-        if is_quiet
+        if inner.core.is_quiet(&wanted)
             && bytes.len() <= INBOX_LEN_MAX
             && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
         {

@@ -40,9 +40,6 @@ impl Inner {
         let total_len = frame.head.len() + body_len;
         let admitted = self.core.admit_lossless(self.now, link, from, total_len);
         let Some(mut admitted) = admitted else {
-            if let Some(inbox) = inbox {
-                inbox.is_quiet = false;
-            }
             return self.drain(handlers, Some(frame));
         };
         let is_taken = self.take_awaited(&mut admitted, frame.head, inbox.as_deref_mut());
@@ -61,6 +58,10 @@ impl Inner {
         mut inbox: Option<&mut Inbox<'_>>,
     ) {
         let Some(mut admitted) = self.core.admit(self.now, link, frame) else {
+            // Bulk data may have completed an earlier message.
+            if let Some(inbox) = inbox {
+                inbox.is_quiet = false;
+            }
             return self.drain(handlers, Some(&whole(frame)));
         };
         let is_taken = self.take_awaited(&mut admitted, frame, inbox.as_deref_mut());

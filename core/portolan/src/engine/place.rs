@@ -168,11 +168,13 @@ impl Receiver for Intake<'_, '_> {
         }
         self.freshen();
         let before = self.inner.core.counters().frames_received;
-        // Its message may wait at the port of the receive.
-        self.search_next();
         let taken = self
             .inner
             .on_run(self.handlers, self.link, frames, frame_len);
+        if taken > 0 {
+            // Its message may wait at the port of the receive.
+            self.search_next();
+        }
         if marked {
             self.note_marked(before, frames);
         }

@@ -30,7 +30,7 @@ impl Engine {
 
     /// Sends directly a message with a header of `N` bytes.
     #[inline(always)]
-    pub(crate) fn send_direct_as<const N: usize>(
+    fn send_direct_as<const N: usize>(
         &mut self,
         peer: PeerId,
         spec: &SendSpec,
