@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A job that outlives a failed process: the last rank kills itself, and the others shrink the communicator and
- * continue. Each prints one line with the number of wrong results. For Open MPI 5 with `--with-ft ulfm`. */
+/* A job that outlives a failed process: the last rank kills itself. The remaining ranks shrink the
+ * communicator and continue. Each prints one line with the number of wrong results. For Open MPI 5
+ * with `--with-ft ulfm`. */
 #include <mpi.h>
 #include <mpi-ext.h>
 #include <signal.h>

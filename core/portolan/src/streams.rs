@@ -40,8 +40,8 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Listens on TCP at the port number of `udp`, which the peers have. If that TCP port is taken,
-    /// replaces `udp` by one on another port. With `lends`, pages are passed to the system by
-    /// reference. Returns `None` if no port is free: transfers then use paths only.
+    /// replaces `udp` by one on another port. If `lends` is set, the streams send
+    /// pages by reference. Returns `None` if no port is free: transfers then use paths only.
     ///
     /// # Errors
     /// If UDP cannot be opened again.

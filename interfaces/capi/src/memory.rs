@@ -189,7 +189,7 @@ impl<T: Copy> Out<T> {
     /// Fills the part of the structure that the program's version has, except for the size.
     #[inline]
     pub(crate) fn fill(self, value: &T) {
-        // Most programs have the library's version, whose length is known here.
+        // Most programs have the library's version: the length is then a constant.
         if self.size == size_of::<T>() {
             self.fill_head(value, size_of::<T>());
         } else {

@@ -14,7 +14,7 @@ use portolan_proto::{HeldId, OpId, PeerId, PortId, RecvFilter, SendSpec, Waiting
 use portolan_sys::usage;
 
 impl Engine {
-    /// Sends a message that cannot leave before others.
+    /// Sends a message that must wait for earlier messages of its lane.
     #[inline(never)]
     pub(crate) fn send_queued(
         &mut self,

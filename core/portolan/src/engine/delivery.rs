@@ -36,7 +36,7 @@ pub(crate) struct Taken {
 }
 
 impl Inbox<'_> {
-    /// Tests whether the receive takes the next message without a search for others.
+    /// Tests whether the receive can take the next message without searching the ports first.
     #[inline]
     pub(super) fn is_next(&self) -> bool {
         self.is_quiet && self.got.is_none()

@@ -28,8 +28,8 @@ const COLD_WAITS_MAX: u32 = 16;
 /// of turns that wait for raw Ethernet, at 12 to 20 ns each.
 const TURNS_MAX: u32 = 160;
 
-/// Most turns between polls while frames arrive, and turns after a frame in which others are
-/// expected: 8 µs of such turns.
+/// Most turns between polls while frames arrive, and number of turns after a frame in which more
+/// frames are expected: 8 µs of such turns.
 const TURNS_MAX_BUSY: u32 = 4 * TURNS_MAX;
 
 /// Schedule of clock reads and cold polls; see the module documentation.
