@@ -77,7 +77,9 @@ impl Hosts {
         if !can_make_labs() {
             return None;
         }
-        let needs_nft = script.contains("filter ") || script.contains("ingress ");
+        let needs_nft = ["filter ", "ingress ", " nft "]
+            .iter()
+            .any(|word| script.contains(word));
         if needs_nft && Command::new("nft").arg("--version").output().is_err() {
             eprintln!("SKIPPED: a firewall needs nftables");
             return None;
@@ -98,7 +100,8 @@ impl Hosts {
         Some(hosts)
     }
 
-    fn namespace(&self, host: &str) -> String {
+    /// Returns the namespace of host `A`, `B` or `N`.
+    pub(crate) fn namespace(&self, host: &str) -> String {
         format!("{}-{}", self.prefix, host.to_lowercase())
     }
 

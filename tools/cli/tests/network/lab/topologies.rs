@@ -410,12 +410,105 @@ fn a_bridge_on_one_side_joins() {
 }
 
 #[test]
-fn a_router_joins_two_subnets() {
+fn a_macvlan_on_one_side_joins() {
     runs(
-        "join $A eth0 $N r0; join $B eth0 $N r1
-         addr $A eth0 10.1.0.1/24; addr $B eth0 10.2.0.2/24
-         addr $N r0 10.1.0.9/24; addr $N r1 10.2.0.9/24
-         ip netns exec $N sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
-         ip -n $A route add default via 10.1.0.9; ip -n $B route add default via 10.2.0.9",
+        "join $A eth0 $B eth0; ip -n $B link add m0 link eth0 type macvlan mode bridge
+         ip -n $B link set m0 up; addr $A eth0 10.1.0.1/24; addr $B m0 10.1.0.2/24",
     );
+}
+
+/// A router `$N` between `$A` and `$B`.
+const ROUTED: &str = "join $A eth0 $N r0; join $B eth0 $N r1
+    addr $A eth0 10.1.0.1/24; addr $B eth0 10.2.0.2/24
+    addr $N r0 10.1.0.9/24; addr $N r1 10.2.0.9/24
+    ip netns exec $N sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+    ip -n $A route add default via 10.1.0.9\n";
+
+#[test]
+fn a_router_joins_two_subnets() {
+    runs(&format!("{ROUTED} ip -n $B route add default via 10.2.0.9"));
+}
+
+#[test]
+fn a_host_behind_address_translation_is_reached() {
+    runs(&format!(
+        "{ROUTED} ip -n $B route add default via 10.2.0.9
+         ip netns exec $N nft 'table ip nat {{ chain c {{
+             type nat hook postrouting priority 100; oifname \"r1\" masquerade; }}; }}'"
+    ));
+}
+
+#[test]
+fn a_smaller_mtu_of_a_router_is_found_out() {
+    // With the router's ICMP messages, and without.
+    for silence in ["", "filter $N output 'meta l4proto icmp drop'"] {
+        runs(&format!(
+            "{ROUTED} ip -n $B route add default via 10.2.0.9
+             ip -n $N link set r1 mtu 1300; {silence}"
+        ));
+    }
+}
+
+#[test]
+fn a_smaller_mtu_of_a_switch_is_found_out() {
+    // A bridge drops longer frames, and reports nothing.
+    runs_with(
+        "join $A eth0 $N r0; join $B eth0 $N r1; ip -n $N link add s type bridge
+         ip -n $N link set s up; ip -n $N link set r0 master s; ip -n $N link set r1 master s
+         ip -n $N link set r1 mtu 1300
+         addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24",
+        &[&[], UDP, PACKET],
+    );
+}
+
+#[test]
+fn udp_runs_where_raw_ethernet_is_dropped() {
+    runs(&format!("{JOINED} ingress $B 'ether type 0x88b5 drop'"));
+}
+
+/// Expects `portolan cast` to copy a file from host `a` to host `b`.
+fn casts(script: &str) {
+    let Some(hosts) = Hosts::made(script) else {
+        return;
+    };
+    let at = |name: &str| hosts.directory().join(name);
+    let bytes = payload(0, 1, 0, LENS[1]);
+    std::fs::write(at("source"), &bytes).unwrap();
+    std::fs::write(at("hosts"), "b\n").unwrap();
+    for round in 0..rounds() {
+        let copy = at(&format!("copy-{round}"));
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &hosts.namespace("A")]);
+        command.args([env!("CARGO_BIN_EXE_portolan"), "cast", "--hosts"]);
+        command.arg(at("hosts"));
+        command.args(["--remote-program", env!("CARGO_BIN_EXE_portolan")]);
+        command.arg(at("source")).arg(&copy);
+        hosts.give_ssh(&mut command);
+        let ended = Ended::from(command.output().unwrap());
+        assert_eq!(
+            ended.status, 0,
+            "round {round}\n{}\n{}",
+            ended.out, ended.err
+        );
+        assert!(std::fs::read(&copy).unwrap() == bytes, "round {round}");
+    }
+}
+
+#[test]
+fn a_cast_finds_the_network_that_joins() {
+    casts(
+        "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
+         addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24
+         addr $A eth1 10.2.0.1/24; addr $B eth1 10.2.0.2/24",
+    );
+    casts(
+        "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
+         addr $A eth0 10.0.2.15/24; addr $B eth0 10.0.2.15/24
+         addr $A eth1 192.168.56.1/24; addr $B eth1 192.168.56.2/24",
+    );
+    casts(
+        "join $A eth0 $B eth0
+         addr $A eth0 10.1.0.1/24 10.3.0.1/24; addr $B eth0 10.2.0.2/24 10.3.0.2/24",
+    );
+    casts("v6 $A; v6 $B; join $A eth0 $B eth0; of_link $A eth0; of_link $B eth0");
 }
