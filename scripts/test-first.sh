@@ -186,7 +186,7 @@ walk() {
     local command='PATH=~/.local/bin:$PATH; cd portolan;'
     check "portolan run --hosts" "$(printf '^%s$\n' "${hosts[@]}")" \
         "$command portolan run -n 4 --hosts hosts -- hostname"
-    check "portolan cast --hosts" "$(printf '^%s: [0-9.]+ MB in\n' "${hosts[@]}")" \
+    check "portolan cast --hosts" "$(printf '^%s: [0-9.]+ [kM]B in\n' "${hosts[@]}")" \
         "$command portolan cast --hosts hosts program ~/copy-of-%h && cmp program ~/copy-of-${hosts[1]}"
 }
 
