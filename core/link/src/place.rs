@@ -39,6 +39,10 @@ pub trait Receiver {
     /// their plan, from its first frame, before any other frame of the batch.
     fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool);
 
+    /// Reports that the system could not write to the destination of the last plan. The frames of
+    /// the call are lost.
+    fn faulted(&mut self) {}
+
     /// Counts the frames of a batch that landed at the wrong place, and the bytes copied to deliver
     /// them.
     fn missed(&mut self, frame_count: usize, copied_len: usize);

@@ -15,6 +15,7 @@ mod delivery;
 mod endpoint;
 mod events;
 mod explain;
+mod fault;
 mod gather;
 mod handler;
 mod help;
@@ -141,6 +142,7 @@ pub(crate) struct Inner {
     pool: Pool,
     /// Frames that links dropped, by the links' names for the reasons.
     link_drops: BTreeMap<&'static str, u64>,
+    faults: fault::Faults,
     /// State of remote memory outside the core. Boxed, because few programs use it.
     remote: Box<RemoteState>,
     /// Placement of bulk payload. Boxed, to keep the fields that every message uses close together.
@@ -247,6 +249,7 @@ impl Inner {
             scratch: Vec::new(),
             pool: Pool::default(),
             link_drops: BTreeMap::new(),
+            faults: fault::Faults::default(),
             patience: Patience {
                 fixed: liveness::peer_timeout(&job)?,
                 has_agents: false,

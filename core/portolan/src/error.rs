@@ -227,6 +227,29 @@ pub enum Error {
         /// Reason.
         fault: RemoteFault,
     },
+    /// The memory of the operation is unmapped, or its pages forbid the access.
+    #[error(
+        "the memory of a {operation} cannot be {access}: it is unmapped or protected; keep it mapped \
+         until the operation has completed"
+    )]
+    Fault {
+        /// Kind of the operation.
+        operation: &'static str,
+        /// Access that failed: "read" or "written".
+        access: &'static str,
+    },
+    /// The peer cannot access the memory of its side of the operation.
+    #[error("rank {rank} on {host} cannot {access} the memory of its {operation}")]
+    PeerFault {
+        /// Owner of the memory.
+        rank: u32,
+        /// Host of the owner.
+        host: String,
+        /// Kind of the owner's operation.
+        operation: &'static str,
+        /// Access that failed: "read" or "write".
+        access: &'static str,
+    },
     /// Invalid atomic operation.
     #[error("atomic operation {op:?} on {datatype:?}: {why}")]
     Atomic {

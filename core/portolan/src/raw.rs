@@ -151,6 +151,10 @@ pub enum RawError {
     Refused,
     /// The owner of the memory refused.
     Remote(RemoteFault),
+    /// The memory of the operation is unmapped, or its pages forbid the access.
+    Fault,
+    /// The peer cannot access the memory of its side of the operation.
+    PeerFault,
     /// The awaited message is behind unexpected messages, and the memory for those is full.
     UnexpectedMemoryFull {
         /// Bytes that unexpected messages occupy.
@@ -170,6 +174,10 @@ impl fmt::Display for RawError {
             RawError::Cancelled => f.write_str("the operation was cancelled"),
             RawError::Remote(fault) => write!(f, "remote memory: {fault}"),
             RawError::Refused => f.write_str("the receiver cancelled the buffer"),
+            RawError::Fault => f.write_str(
+                "the memory of the operation is unmapped, or its pages forbid the access",
+            ),
+            RawError::PeerFault => f.write_str("the peer cannot access its memory"),
             &RawError::UnexpectedMemoryFull { held_len, limit } => {
                 f.write_str(&memory_full(held_len, limit))
             }
@@ -316,6 +324,8 @@ impl From<OpError> for RawError {
             OpError::Truncated { message_len } => RawError::Truncated { message_len },
             OpError::Refused => RawError::Refused,
             OpError::Remote(_, fault) => RawError::Remote(fault),
+            OpError::Fault { .. } => RawError::Fault,
+            OpError::PeerFault(_) => RawError::PeerFault,
             OpError::MemoryFull { held_len, limit } => {
                 RawError::UnexpectedMemoryFull { held_len, limit }
             }

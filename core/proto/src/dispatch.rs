@@ -5,6 +5,7 @@ pub(crate) mod batch;
 mod bulk;
 pub(crate) mod closing;
 mod dormant;
+mod fault;
 pub(crate) mod give_up;
 mod receive;
 mod remote;

@@ -9,6 +9,7 @@ mod checksums;
 mod closing;
 mod delivery;
 mod dormant;
+mod faults;
 mod held;
 mod hostile;
 mod losses;

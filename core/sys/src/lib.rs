@@ -26,6 +26,7 @@ pub mod net;
 pub mod pages;
 pub mod pmi_library;
 pub mod pmix;
+pub mod probe;
 pub mod process;
 pub mod ring;
 pub mod seqpacket;

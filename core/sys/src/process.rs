@@ -76,7 +76,7 @@ pub fn set_precise_timers() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) == 0 }
 }
 
-/// Starts a thread with all signals blocked, so that the program's handlers run on its own threads.
+/// Starts a thread with signals blocked, so that the program's handlers run on its own threads.
 /// `name` has at most 15 bytes. Returns after the thread has started, as [`spawn_begun`] does.
 ///
 /// # Errors
@@ -114,13 +114,16 @@ pub fn spawn_begun<T: Send + 'static>(
     started
 }
 
-/// Blocks all signals of this thread. Returns the previous mask.
+/// Blocks all signals of this thread but those of forbidden accesses, which a
+/// [probe](crate::probe) must survive. Returns the previous mask.
 fn block_signals() -> io::Result<libc::sigset_t> {
-    // SAFETY: a set is plain integers, and both calls only fill their arguments.
+    // SAFETY: a set is plain integers, and the calls only change their arguments.
     let (result, before) = unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        libc::sigdelset(&raw mut all, libc::SIGSEGV);
+        libc::sigdelset(&raw mut all, libc::SIGBUS);
         let result = libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         (result, before)
     };

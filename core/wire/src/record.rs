@@ -396,11 +396,15 @@ pub enum DoneStatus {
     Complete,
     /// The receiver gave up the transfer. Reserved: this version parses it and never sends it.
     Refused,
+    /// The receiver cannot write the memory of its operation.
+    Unwritable,
+    /// The sender cannot read the memory of its operation. The only outcome that a sender reports.
+    Unreadable,
     /// Unknown outcome.
     Other(u8),
 }
 
-/// End of a transfer, reported by the receiver.
+/// End of a transfer, reported by the receiver, or by a sender that cannot read its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Outcome.
@@ -415,6 +419,8 @@ impl Done {
         let status = match bytes[1] {
             0 => DoneStatus::Complete,
             1 => DoneStatus::Refused,
+            2 => DoneStatus::Unwritable,
+            3 => DoneStatus::Unreadable,
             other => DoneStatus::Other(other),
         };
         Done {
@@ -433,6 +439,8 @@ impl Done {
         bytes[1] = match self.status {
             DoneStatus::Complete => 0,
             DoneStatus::Refused => 1,
+            DoneStatus::Unwritable => 2,
+            DoneStatus::Unreadable => 3,
             DoneStatus::Other(other) => other,
         };
         put(bytes, 2, [0; 2]);

@@ -203,8 +203,19 @@
 #define PORTOLAN_ERR_NO_MEMORY -42
 
 /**
+ * The memory of the operation is unmapped, or its pages forbid the access. The peer gets
+ * PORTOLAN_ERR_PEER_FAULT.
+ */
+#define PORTOLAN_ERR_FAULT -43
+
+/**
+ * The peer cannot access the memory of its side of the operation.
+ */
+#define PORTOLAN_ERR_PEER_FAULT -44
+
+/**
  * The peer refused access to its memory: no region has that key, or the place is outside the
- * region, or its access rights forbid the operation.
+ * region, or its access rights forbid the operation, or the memory is unmapped.
  */
 #define PORTOLAN_ERR_REMOTE_REFUSED -40
 

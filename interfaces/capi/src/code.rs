@@ -79,8 +79,13 @@ pub const PORTOLAN_ERR_GROUP_BUSY: c_int = -39;
 /// The awaited message is behind unread messages, and the memory for those is full: receive them
 /// first, or raise the setting unexpected_memory.
 pub const PORTOLAN_ERR_NO_MEMORY: c_int = -42;
+/// The memory of the operation is unmapped, or its pages forbid the access. The peer gets
+/// PORTOLAN_ERR_PEER_FAULT.
+pub const PORTOLAN_ERR_FAULT: c_int = -43;
+/// The peer cannot access the memory of its side of the operation.
+pub const PORTOLAN_ERR_PEER_FAULT: c_int = -44;
 /// The peer refused access to its memory: no region has that key, or the place is outside the
-/// region, or its access rights forbid the operation.
+/// region, or its access rights forbid the operation, or the memory is unmapped.
 pub const PORTOLAN_ERR_REMOTE_REFUSED: c_int = -40;
 /// No region of this process has that key.
 pub const PORTOLAN_ERR_NO_REGION: c_int = -41;
@@ -137,6 +142,8 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_COLLECTIVE_MISMATCH: c"members of a group called different collective operations",
     PORTOLAN_ERR_GROUP_BUSY: c"the group has two pending collective operations",
     PORTOLAN_ERR_NO_MEMORY: c"the memory for unread messages is full",
+    PORTOLAN_ERR_FAULT: c"the memory of the operation cannot be accessed",
+    PORTOLAN_ERR_PEER_FAULT: c"the peer cannot access its memory of the operation",
     PORTOLAN_ERR_REMOTE_REFUSED: c"the peer refused access to its memory",
     PORTOLAN_ERR_NO_REGION: c"no region of this process has that key",
     PORTOLAN_ERR_OTHER: c"an error without a number in this version",

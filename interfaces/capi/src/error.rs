@@ -37,6 +37,8 @@ impl Codes for Portolan {
             Error::Truncated { .. } | Error::TruncatedTagged { .. } => PORTOLAN_ERR_TRUNCATED,
             Error::RemoteRefused { .. } => PORTOLAN_ERR_REMOTE_REFUSED,
             Error::Refused { .. } => PORTOLAN_ERR_REFUSED,
+            Error::Fault { .. } => PORTOLAN_ERR_FAULT,
+            Error::PeerFault { .. } => PORTOLAN_ERR_PEER_FAULT,
             Error::PortClosed { .. } => PORTOLAN_ERR_PORT_CLOSED,
             Error::PortInUse { .. } | Error::PortHandled { .. } => PORTOLAN_ERR_PORT_IN_USE,
             Error::Atomic { .. } => PORTOLAN_ERR_ARGUMENT,

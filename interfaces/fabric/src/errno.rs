@@ -62,6 +62,8 @@ pub(crate) fn of_completion(error: &RawError) -> Errno {
         RawError::Refused => libc::ECONNREFUSED,
         RawError::UnexpectedMemoryFull { .. } => libc::ENOMEM,
         RawError::Remote(fault) => of_fault(*fault),
+        RawError::Fault => libc::EFAULT,
+        RawError::PeerFault => libc::EREMOTEIO,
         _ => abi::EOTHER,
     })
 }

@@ -242,6 +242,10 @@ impl Udp {
                         break;
                     }
                 }
+                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                    receiver.faulted();
+                    break;
+                }
                 // The error belongs to an earlier datagram: drain the error queue, then retry once.
                 Err(_) if !failed => {
                     failed = true;

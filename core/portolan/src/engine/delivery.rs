@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivers a received message to its buffer and to the handler of its port.
 
+use super::fault::{UNWRITABLE, can_place_whole};
 use super::{Context, Engine, Handler, Inner, PortUse};
 use crate::buffer::Buffer;
 use crate::error::Error;
@@ -170,7 +171,7 @@ impl Inner {
             ..
         } = arrival;
         self.place_whole(frame, op, data);
-        match error {
+        match self.take_fault(op).or(error) {
             Some(error) if !self.ops.is_handled(op) => {
                 let mut error = self.op_error(op, error);
                 if let Error::Truncated { source_rank, .. } = &mut error {
@@ -198,15 +199,24 @@ impl Inner {
             Data::Frame(src) => {
                 let dst = self.ops.bytes_mut(op);
                 let len = src.len().min(dst.len());
-                copy_part(frame, src.start..src.start + len, &mut dst[..len]);
+                match can_place_whole(&mut dst[..len]) {
+                    true => copy_part(frame, src.start..src.start + len, &mut dst[..len]),
+                    false => self.note_fault(op, UNWRITABLE),
+                }
             }
             Data::Held(id) => {
                 let src = self.core.held(id);
                 let dst = self.ops.bytes_mut(op);
                 let len = src.len().min(dst.len());
                 usage::count_copy();
-                copy(&mut dst[..len], &src[..len]);
+                let is_writable = can_place_whole(&mut dst[..len]);
+                if is_writable {
+                    copy(&mut dst[..len], &src[..len]);
+                }
                 self.core.release(id);
+                if !is_writable {
+                    self.note_fault(op, UNWRITABLE);
+                }
             }
             Data::Placed => {}
         }

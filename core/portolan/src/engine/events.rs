@@ -153,6 +153,10 @@ impl Inner {
         let Some(run) = self.core.handle_run(self.now, link, opened) else {
             return 0;
         };
+        if !self.can_place_run(&run) {
+            self.drain(handlers, None);
+            return run.count;
+        }
         let dst = match run.dest {
             Dest::Op(op, off) => {
                 let off = usize::try_from(off).unwrap_or(usize::MAX);
@@ -217,11 +221,7 @@ impl Inner {
                     dest: Dest::Op(op, off),
                     src,
                 } => {
-                    let off = usize::try_from(off).unwrap_or(usize::MAX);
-                    let dst = self.ops.bytes_mut(op).get_mut(off..);
-                    if let Some(dst) = dst.and_then(|dst| dst.get_mut(..src.len())) {
-                        copy_part(frame, src, dst);
-                    }
+                    self.place(frame, op, off, src);
                 }
                 Event::Place {
                     dest: Dest::Held(id, off),
@@ -275,6 +275,7 @@ impl Inner {
                 }
             }
             Event::RecvFailed { op, error } => self.fail_recv(op, error),
+            Event::SourceFault { op, peer } => self.note_fault(op, OpError::PeerFault(peer)),
             Event::Pull {
                 transfer,
                 peer,
@@ -349,7 +350,7 @@ impl Inner {
     }
 
     /// Completes a receive without a message.
-    fn fail_recv(&mut self, op: OpId, error: OpError) {
+    pub(super) fn fail_recv(&mut self, op: OpId, error: OpError) {
         match self.ops.owner(op) {
             None => {}
             Some(Owner::Caller(_)) => self.end_raw_recv_failed(op, error),

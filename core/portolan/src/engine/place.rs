@@ -14,6 +14,7 @@ use super::delivery::{Handlers, Inbox};
 use crate::checksum;
 use portolan_link::{Expected, Plan, Receiver, RxFrame};
 use portolan_proto::{ExpectedRun, LinkId};
+use portolan_sys::probe;
 use portolan_wire::CHECK_LEN;
 
 /// Fragments that the core expects, as the link checks them.
@@ -192,6 +193,19 @@ impl Receiver for Intake<'_, '_> {
         self.inner.drain(self.handlers, None);
         if marked {
             self.note_marked(before, header);
+        }
+    }
+
+    fn faulted(&mut self) {
+        let Some(Run(run)) = &self.run else { return };
+        let (Ok(off), Ok(len)) = (usize::try_from(run.off()), usize::try_from(run.len())) else {
+            return;
+        };
+        let (op, range) = (run.op(), off..off.saturating_add(len));
+        let dst = self.inner.ops.bytes_mut(op).get_mut(range.clone());
+        if dst.is_some_and(|dst| !probe::is_writable(dst)) {
+            self.inner.fail_writes(op, range);
+            self.inner.drain(self.handlers, None);
         }
     }
 

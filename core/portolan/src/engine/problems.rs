@@ -191,6 +191,8 @@ impl Inner {
                 host: self.host_of(peer),
                 fault,
             },
+            OpError::Fault { written } => self.fault_error(op, written),
+            OpError::PeerFault(peer) => self.peer_fault_error(op, peer),
             OpError::MemoryFull { held_len, limit } => {
                 Error::UnexpectedMemoryFull { held_len, limit }
             }

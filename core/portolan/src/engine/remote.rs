@@ -4,14 +4,15 @@
 
 use super::Inner;
 use super::delivery::copy_part;
-use super::send::Submitted;
+use super::send::{BUFFERED_LEN_MAX, Submitted};
 use crate::atomic::{self, AtomicOp, Datatype};
 use crate::error::Error;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    ATOMIC_LEN_MAX, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId, PutNotice,
-    Refused, RemoteSpec, Reply, SendSpec, copy,
+    ATOMIC_LEN_MAX, AtomicSpec, Data, Event, OpError, OpId, PeerId, PortId, PutNotice, Refused,
+    RemoteFault, RemoteSpec, Reply, SendSpec,
 };
+use portolan_sys::probe;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -170,7 +171,12 @@ impl Inner {
                     self.complete_send(op, peer, result);
                 }
             }
-            Event::RemoteWrite { region, off, held } => self.write_held(region, off, held),
+            Event::RemoteWrite {
+                reply,
+                len,
+                data,
+                notifies,
+            } => self.write_put(frame, (&reply, len), data, notifies),
             Event::Discard { held } => self.core.release(held),
             Event::RemoteRead { reply, len } => self.reply_read(&reply, len),
             Event::RemoteAtomic {
@@ -178,28 +184,25 @@ impl Inner {
                 atomic,
                 data,
             } => self.apply_atomic(frame, &reply, &atomic, data),
+            Event::PutNotice(notice) if self.skips_notice() => self.core.notice_taken(&notice),
             Event::PutNotice(notice) => self.remote.notices.push_back(notice),
             _ => {}
         }
-    }
-
-    fn write_held(&mut self, region: OpId, off: u64, held: HeldId) {
-        let Inner { core, ops, .. } = self;
-        let src = core.held(held);
-        if let Some(dst) = part_mut(ops.bytes_mut(region), off, src.len()) {
-            copy(dst, src);
-        }
-        core.release(held);
     }
 
     fn reply_read(&mut self, reply: &Reply, len: u64) {
         let off = usize::try_from(reply.off).unwrap_or(usize::MAX);
         let addr = self.pull_addr(reply.peer, reply.region, off);
         let Inner { core, ops, .. } = self;
+        let bytes = ops.bytes(reply.region);
+        let end = off.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+        let bytes = bytes.get(off..end).unwrap_or(&[]);
+        // The memory of a long reply is probed when its parts leave.
+        if bytes.len() <= BUFFERED_LEN_MAX && !probe::is_readable(bytes) {
+            return core.refuse(reply, RemoteFault::Inaccessible);
+        }
         if let Some(mut staging) = core.reply_read(reply, len, addr) {
-            let bytes = ops.bytes(reply.region);
-            let end = off.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
-            staging.push(bytes.get(off..end).unwrap_or(&[]));
+            staging.push(bytes);
         }
     }
 
@@ -238,6 +241,9 @@ impl Inner {
         let Some(place) = part_mut(ops.bytes_mut(reply.region), reply.off, span) else {
             return;
         };
+        if !probe::is_writable(place) {
+            return core.refuse(reply, RemoteFault::Inaccessible);
+        }
         let back: &[u8] = if atomic.fetch { place } else { &[] };
         if let Some(mut staging) = core.reply(reply, back.len()) {
             staging.push(back);

@@ -283,6 +283,7 @@ impl Inner {
     }
 
     pub(crate) fn complete_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
+        let result = self.take_fault(op).map_or(result, Err);
         match (self.ops.owner(op), result) {
             (None, _) => {}
             (Some(Owner::Caller(_)), result) => self.end_raw_send(op, peer, result),

@@ -16,6 +16,7 @@ use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
     DropReason, LinkId, PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace, PeerId, Transmit,
 };
+use portolan_sys::probe;
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
 use std::io::IoSlice;
 
@@ -239,6 +240,24 @@ impl PartIntake<'_> {
         }
     }
 
+    /// Fails the operation whose memory a part cannot be written to. The system reports memory that
+    /// is unmapped later; the stream then ends, and the rest arrives in frames.
+    fn check_memory(&mut self, part: &Part, chunk: &Chunk) {
+        let (from, len) = (PeerId(part.from), part.len as u64);
+        if let PartPlace::At { op, off, len } = self.inner.core.place_part(from, chunk, 0, len) {
+            let (off, len) = (usize::try_from(off), usize::try_from(len));
+            let (Ok(off), Ok(len)) = (off, len) else {
+                return;
+            };
+            let bytes = self.inner.ops.bytes_mut(op).get_mut(off..);
+            let bytes = bytes.and_then(|bytes| bytes.get_mut(..len));
+            if bytes.is_some_and(|bytes| !probe::is_writable(bytes)) {
+                self.inner.fail_writes(op, off..off + len);
+                self.inner.drain(self.handlers, None);
+            }
+        }
+    }
+
     /// Notifies the core of bytes that have landed.
     fn note_landed(&mut self, part: &Part, chunk: &Chunk, off: usize, len: usize) {
         if !std::mem::replace(&mut self.is_fresh, true) {
@@ -259,6 +278,9 @@ impl PartReceiver for PartIntake<'_> {
         if requires_sums && sum.is_none() {
             self.inner.core.note_dropped(DropReason::Unchecked);
             return Place::End;
+        }
+        if part.landed == 0 {
+            self.check_memory(part, &chunk);
         }
         match self.memory(part, &chunk, part.len - part.landed) {
             Err(()) => Place::End,

@@ -49,6 +49,9 @@ impl Inner {
         len: u64,
         truncated: bool,
     ) {
+        if let Some(error) = self.take_fault(op) {
+            return self.fail_recv(op, error);
+        }
         match self.ops.owner(op) {
             Some(Owner::Request(_)) => {}
             Some(Owner::Caller(_)) => {

@@ -2,6 +2,7 @@
 //! Sending: passes what the core transmits to its link, with payload from user memory. Single
 //! messages can bypass the core's frame queues.
 
+use super::fault::unreadable;
 use super::gather::{pieces_of, two_pieces_of};
 use super::{Engine, Inner};
 use crate::links::Links;
@@ -169,6 +170,10 @@ impl Engine {
                 break;
             };
             let is_bulk = matches!(transmit, Transmit::Bulk { .. });
+            if is_bulk && let Some(bad) = unreadable(ops, &transmit) {
+                self.on_unreadable(bad);
+                continue;
+            }
             let (peer, link, result) =
                 self.links
                     .hand_over(turn, ops, seals.as_deref_mut(), &transmit);

@@ -217,6 +217,13 @@ pub enum OpError {
     Refused,
     /// The engine cancelled it.
     Cancelled,
+    /// This process cannot access the memory of the operation.
+    Fault {
+        /// Set if the memory cannot be written; otherwise it cannot be read.
+        written: bool,
+    },
+    /// The peer cannot access the memory of its side of the operation.
+    PeerFault(PeerId),
     /// The peer refused the operation on its memory.
     Remote(PeerId, RemoteFault),
     /// The expected message is behind messages that no receive has taken, and the memory for those
@@ -330,14 +337,26 @@ pub enum Event {
         /// Result.
         result: Result<(), OpError>,
     },
-    /// Request to copy a held message into a region, then release it.
+    /// Request to copy the bytes of a put into a region, and to release them if they are held. A put
+    /// with a transfer is already in place. If the memory cannot be written, or could not, call
+    /// [`crate::Core::refuse_put`] before the next poll.
     RemoteWrite {
-        /// Operation that owns the region's memory.
-        region: OpId,
-        /// Offset in the region.
-        off: u64,
-        /// Held message to copy.
-        held: HeldId,
+        /// Reply to the put, which is queued already.
+        reply: Reply,
+        /// Bytes of the put.
+        len: u64,
+        /// Bytes to copy.
+        data: Data,
+        /// Set if an [`Event::PutNotice`] of this put follows.
+        notifies: bool,
+    },
+    /// The peer cannot read the memory of a message to `op`, which completes next, without the
+    /// message.
+    SourceFault {
+        /// Receive, or get.
+        op: OpId,
+        /// Sender.
+        peer: PeerId,
     },
     /// Request to release held memory.
     Discard {

@@ -34,6 +34,8 @@ pub enum RemoteFault {
     Unsupported,
     /// The target has no room for another transfer, or the reply is invalid.
     Refused,
+    /// The memory of the region is unmapped, or may not be accessed in this way.
+    Inaccessible,
 }
 
 impl RemoteFault {
@@ -45,6 +47,7 @@ impl RemoteFault {
             RemoteFault::Closed => 4,
             RemoteFault::Unsupported => 5,
             RemoteFault::Refused => 6,
+            RemoteFault::Inaccessible => 7,
         })
     }
 
@@ -55,6 +58,7 @@ impl RemoteFault {
             3 => RemoteFault::NotAllowed,
             4 => RemoteFault::Closed,
             5 => RemoteFault::Unsupported,
+            7 => RemoteFault::Inaccessible,
             _ => RemoteFault::Refused,
         }
     }
@@ -67,7 +71,7 @@ impl RemoteFault {
             RemoteFault::OutOfBounds => Some(DropReason::RemoteBounds),
             RemoteFault::NotAllowed => Some(DropReason::RemoteAccess),
             RemoteFault::Unsupported => Some(DropReason::RemoteUnsupported),
-            RemoteFault::Closed | RemoteFault::Refused => None,
+            RemoteFault::Closed | RemoteFault::Refused | RemoteFault::Inaccessible => None,
         }
     }
 }
@@ -83,6 +87,9 @@ impl fmt::Display for RemoteFault {
                 "the target does not support this operation for this data type"
             }
             RemoteFault::Refused => "the target lacks memory for the request",
+            RemoteFault::Inaccessible => {
+                "the memory of the region is unmapped there, or its pages forbid the access"
+            }
         })
     }
 }

@@ -249,6 +249,28 @@ impl Transfers {
             .filter_map(|key| self.end_rx(key))
             .collect()
     }
+
+    /// Ends the transfers into bytes `range` of the memory of `op`. Returns them, each with its
+    /// sender's number.
+    pub(crate) fn end_within(&mut self, op: OpId, range: &Range<u64>) -> Vec<(FinishedRx, u32)> {
+        let touches = |rx: &RxTransfer| {
+            let (begin, end) = (rx.posted.base, rx.posted.base.saturating_add(rx.len));
+            rx.posted.op == op && begin < range.end && range.start < end
+        };
+        let keys = self.rx.keys_where(touches);
+        let ended = keys.into_iter().filter_map(|key| {
+            let theirs = self.rx.get(key)?.sender_transfer;
+            Some((self.end_rx(key)?, theirs))
+        });
+        ended.collect()
+    }
+
+    /// Ends the transfer that has this number at its sender `peer`.
+    pub(crate) fn end_from(&mut self, peer: PeerId, sender_transfer: u32) -> Option<FinishedRx> {
+        let is_it = |rx: &RxTransfer| rx.peer == peer && rx.sender_transfer == sender_transfer;
+        let key = self.rx.keys_where(is_it).into_iter().next()?;
+        self.end_rx(key)
+    }
 }
 
 /// Fragments that can be taken at once.

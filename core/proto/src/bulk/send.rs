@@ -14,6 +14,7 @@ use crate::path::{Contents, Path, Paths};
 use crate::{Cause, DropReason, Event, Instant, LinkId, OpError, OpId, PeerId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 use portolan_wire::{
     BULK_HEADER_LEN, BulkHeader, CHUNK_LEN, Chunk, Done, DoneStatus, FRAME_HEADER_LEN, FrameHeader,
     FrameKind, Grant,
@@ -195,7 +196,8 @@ impl Transfers {
             DoneStatus::Complete => Ok(()),
             // P2.14
             DoneStatus::Refused => Err(OpError::PeerFailed(from, Cause::Closed)),
-            DoneStatus::Other(_) => Err(OpError::Refused),
+            DoneStatus::Unwritable => Err(OpError::PeerFault(from)),
+            DoneStatus::Unreadable | DoneStatus::Other(_) => Err(OpError::Refused),
         };
         self.note_end(now, done.transfer, trial);
         self.end_send(ctx, done.transfer, result);
@@ -237,6 +239,27 @@ impl Transfers {
             TxRole::Send | TxRole::Put => (transfer.peer, None),
         });
         replies.collect()
+    }
+
+    /// Ends the transfers out of bytes `range` of the memory of `op`. Returns the peer, number and
+    /// role of each.
+    pub(crate) fn end_out_within(
+        &mut self,
+        ctx: &mut Context,
+        op: OpId,
+        range: &Range<u64>,
+    ) -> Vec<(PeerId, u32, TxRole)> {
+        let touches = |tx: &TxTransfer| {
+            let (begin, end) = (tx.base, tx.base.saturating_add(tx.len));
+            tx.op == op && begin < range.end && range.start < end
+        };
+        let keys = self.tx.keys_where(touches);
+        let ended = keys.into_iter().filter_map(|key| {
+            let (peer, role) = self.tx.get(key).map(|tx| (tx.peer, tx.role))?;
+            self.end_send(ctx, key, Err(OpError::Fault { written: false }));
+            Some((peer, key, role))
+        });
+        ended.collect()
     }
 
     /// Returns the incomplete outgoing transfers: peer, operation, and whether the receiver has

@@ -15,8 +15,8 @@ use crate::{Admitted, Cause, Core, DropReason, Instant, LinkId, PeerId};
 use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::{
-    Ack, BULK_HEADER_LEN, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind, Marks, Record,
-    Records,
+    Ack, BULK_HEADER_LEN, Done, DoneStatus, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind,
+    Marks, Record, Records,
 };
 
 impl Core {
@@ -359,11 +359,7 @@ impl Core {
                     result => result,
                 }
             }
-            Record::Done(done) => {
-                let Shared { transfers, ctx, .. } = &mut self.sh;
-                peer.stream_mut().on_success();
-                transfers.on_done(now, ctx, from, done, peer.stream_mut().trial())
-            }
+            Record::Done(done) => self.on_done(now, from, done),
             Record::Credit(credit) => {
                 peer.lanes_mut().tx(credit.lane).on_credit(credit.limit);
                 Ok(())
@@ -400,6 +396,18 @@ impl Core {
                 lanes.on_record(env, record, payload, data_link)
             }
         }
+    }
+
+    fn on_done(&mut self, now: Instant, from: PeerId, done: &Done) -> Result<(), DropReason> {
+        if done.status == DoneStatus::Unreadable {
+            return self.on_source_fault(from, done.transfer);
+        }
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        let Shared { transfers, ctx, .. } = &mut self.sh;
+        peer.stream_mut().on_success();
+        transfers.on_done(now, ctx, from, done, peer.stream_mut().trial())
     }
 
     pub(super) fn on_ack(

@@ -2,10 +2,11 @@
 //! Control records: grants, ends of transfers and replies, which are sent with the next frame to
 //! the peer.
 
+use crate::RemoteFault;
 use alloc::collections::VecDeque;
 use portolan_wire::{
-    DONE_LEN, Done, DoneStatus, GRANT_LEN, Grant, REMOTE_REPLY_LEN, REMOTE_SOURCE_LEN, RemoteReply,
-    RemoteSource,
+    DONE_LEN, Done, DoneStatus, GRANT_LEN, Grant, LaneId, REMOTE_REPLY_LEN, REMOTE_SOURCE_LEN,
+    RemoteReply, RemoteSource,
 };
 
 /// Record that waits for a frame.
@@ -42,6 +43,17 @@ impl ControlQueue {
     /// Queues the completion of a transfer for the peer.
     pub(crate) fn push_done(&mut self, transfer: u32, status: DoneStatus) {
         self.push(Control::Done(Done { status, transfer }));
+    }
+
+    /// Replaces the queued reply to operation `op` of `lane` by a refusal.
+    pub(crate) fn refuse(&mut self, lane: LaneId, op: u32, fault: RemoteFault) {
+        for control in &mut self.waiting {
+            if let Control::Reply(reply) = control
+                && (reply.lane, reply.op) == (lane, op)
+            {
+                reply.status = fault.status();
+            }
+        }
     }
 
     #[inline]

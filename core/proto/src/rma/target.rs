@@ -215,15 +215,18 @@ impl Host<'_> {
                 charge
             }
             RequestKind::Write { .. } | RequestKind::Put { .. } => {
-                match data {
-                    Data::Frame(src) if !src.is_empty() => {
-                        let dest = Dest::Op(region, off);
-                        self.ctx.emit(Event::Place { dest, src });
-                    }
-                    Data::Held(held) => {
-                        self.ctx.emit(Event::RemoteWrite { region, off, held });
-                    }
-                    Data::Frame(_) | Data::Placed => {}
+                let is_empty = match &data {
+                    Data::Frame(src) => src.is_empty(),
+                    Data::Held(_) => false,
+                    Data::Placed => true,
+                };
+                if !is_empty {
+                    self.ctx.emit(Event::RemoteWrite {
+                        reply,
+                        len,
+                        data,
+                        notifies: what.notifies(),
+                    });
                 }
                 self.settle(head, what, Ok(()), charge)
             }
@@ -232,6 +235,27 @@ impl Host<'_> {
                 self.ctx.emit(Event::RemoteRead { reply, len });
                 charge
             }
+        }
+    }
+
+    /// Has the engine check that the bytes of a transfer are in place.
+    fn report_placed(&mut self, head: &RemoteHead, len: u64, notifies: bool) {
+        let found = self.remote.find(head.key, head.addr, len, Access::WRITE);
+        if let Ok((region, off)) = found {
+            let reply = Reply {
+                peer: self.peer,
+                region,
+                off,
+                lane: head.lane,
+                op: head.op,
+            };
+            let data = Data::Placed;
+            self.ctx.emit(Event::RemoteWrite {
+                reply,
+                len,
+                data,
+                notifies,
+            });
         }
     }
 
@@ -250,6 +274,9 @@ impl Host<'_> {
         }
         if let Some(control) = &mut self.control {
             control.push(Control::Reply(reply_record(head.lane, head.op, result)));
+        }
+        if let (RequestKind::Put { len, .. }, Ok(())) = (what, result) {
+            self.report_placed(head, len, what.notifies());
         }
         let (RequestKind::Write { imm, .. } | RequestKind::Put { imm, .. }) = what else {
             return charge;
@@ -336,6 +363,14 @@ impl RequestKind {
             return Err(DropReason::BadFragment);
         }
         Ok((what, charge(len)))
+    }
+
+    /// Returns true if the target's program is notified of the operation.
+    fn notifies(&self) -> bool {
+        match self {
+            RequestKind::Write { imm, .. } | RequestKind::Put { imm, .. } => imm.is_some(),
+            RequestKind::Read { .. } => false,
+        }
     }
 
     /// Returns the number of bytes of the region that it accesses, and the access it needs.

@@ -68,6 +68,8 @@ pub(super) struct End {
     pub(super) streams_wanted: usize,
     /// Receives that got a message: its bytes, and whether it was truncated.
     pub(super) received: BTreeMap<u64, (Vec<u8>, bool)>,
+    /// Set if short puts find memory that cannot be written.
+    pub(super) refuses_puts: bool,
 }
 
 struct Wire {
@@ -193,6 +195,7 @@ impl End {
             unopened: Vec::new(),
             streams_wanted: 0,
             received: BTreeMap::new(),
+            refuses_puts: false,
         }
     }
 
@@ -406,11 +409,17 @@ impl End {
             Event::RemoteDone { op, result } => {
                 self.ended.insert(op.0, result);
             }
-            Event::RemoteWrite { region, off, held } => {
-                let bytes = self.core.held(held).to_vec();
-                self.core.release(held);
-                self.region_mut(region, off, bytes.len())
+            Event::RemoteWrite { reply, data, .. } if self.refuses_puts => {
+                self.take(frame, data);
+                self.core.refuse_put(&reply);
+            }
+            Event::RemoteWrite { reply, data, .. } => {
+                let bytes = self.take(frame, data).unwrap_or_default();
+                self.region_mut(reply.region, reply.off, bytes.len())
                     .copy_from_slice(&bytes);
+            }
+            Event::SourceFault { op, peer } => {
+                self.ended.insert(op.0, Err(OpError::PeerFault(peer)));
             }
             Event::RemoteRead { reply, len } => {
                 let len = usize::try_from(len).unwrap();

@@ -388,6 +388,57 @@ fn deregistering_ends_requests_in_flight() {
     }
 }
 
+// P5.12, P12.10
+#[test]
+fn inaccessible_memory_ends_requests_in_flight() {
+    for links in [&[LinkId::UDP][..], &[LinkId::SHM]] {
+        for (owner, gets) in [(0, false), (0, true), (1, false), (1, true)] {
+            let mut scene = Scene::new(links, Access::BOTH);
+            let at = scene.at(0);
+            scene.pair.latency = MS;
+            let op = match gets {
+                true => scene.get(&at, REGION_LEN),
+                false => scene.put(&at, &bytes(REGION_LEN, 1)),
+            };
+            // The bytes of a put are read from 2 ms on, those of a get from 3 ms on.
+            let is_read_here = owner == 0 && !gets;
+            scene
+                .pair
+                .run(if is_read_here { MS * 3 / 2 } else { MS * 5 / 2 });
+            assert!(!scene.pair.ends[0].ended.contains_key(&op.0));
+            let memory = [op, scene.region][owner];
+            let core = &mut scene.pair.ends[owner].core;
+            match gets == (owner == 0) {
+                true => assert_eq!(core.fail_writes(memory, &(0..1)), 1),
+                false => core.fail_reads(memory, &(0..1)),
+            }
+            match (owner, gets) {
+                // Complete for the core; the engine knows the error.
+                (0, true) => assert_eq!(scene.end(op).1, Ok(())),
+                _ => assert_eq!(scene.fault(op), RemoteFault::Inaccessible),
+            }
+            // The lane continues.
+            let last = scene.put(&at, &[1; 8]);
+            assert_eq!(scene.end(last).1, Ok(()));
+            scene.finish();
+        }
+    }
+}
+
+// P12.10
+#[test]
+fn short_put_into_inaccessible_memory_is_refused() {
+    let mut scene = Scene::new(&[LinkId::UDP], Access::BOTH);
+    let at = scene.at(0);
+    scene.pair.ends[1].refuses_puts = true;
+    let op = scene.put(&at, &[1; 8]);
+    assert_eq!(scene.fault(op), RemoteFault::Inaccessible);
+    scene.pair.ends[1].refuses_puts = false;
+    let op = scene.put(&at, &[1; 8]);
+    assert_eq!(scene.end(op).1, Ok(()));
+    scene.finish();
+}
+
 // P9.6
 #[test]
 fn failed_peer_cancels_its_requests() {

@@ -69,6 +69,8 @@ fn every_record_round_trips() {
     for status in [
         DoneStatus::Complete,
         DoneStatus::Refused,
+        DoneStatus::Unwritable,
+        DoneStatus::Unreadable,
         DoneStatus::Other(77),
     ] {
         let done = Done {

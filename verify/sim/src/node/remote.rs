@@ -404,14 +404,7 @@ impl Node {
                     self.on_request_done(cx, op, result);
                 }
             }
-            Event::RemoteWrite { region, off, held } => {
-                let bytes = self.core.held(held).to_vec();
-                self.core.release(held);
-                match self.region_part(region, off, bytes.len()) {
-                    Some(place) => place.copy_from_slice(&bytes),
-                    None => self.no_region(cx, region),
-                }
-            }
+            Event::RemoteWrite { reply, data, .. } => self.on_put(cx, frame, &reply, data),
             Event::Discard { held } => self.core.release(held),
             Event::RemoteRead { reply, len } => self.on_read(cx, &reply, len),
             Event::RemoteAtomic { reply, data, .. } => self.on_add(cx, frame, &reply, data),
@@ -451,6 +444,22 @@ impl Node {
             && cx.strikes(Canary::EarlyClose)
         {
             self.core.deregister(key);
+        }
+    }
+
+    fn on_put(&mut self, cx: &mut Context, frame: &[u8], reply: &Reply, data: Data) {
+        let bytes = match data {
+            Data::Frame(range) => frame.get(range).unwrap_or_default().to_vec(),
+            Data::Held(held) => {
+                let bytes = self.core.held(held).to_vec();
+                self.core.release(held);
+                bytes
+            }
+            Data::Placed => return,
+        };
+        match self.region_part(reply.region, reply.off, bytes.len()) {
+            Some(place) => place.copy_from_slice(&bytes),
+            None => self.no_region(cx, reply.region),
         }
     }
 
