@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Environment variable with the role of each rank.
 const ROLE: &str = "PORTOLAN_TEST_ROLE";
 
-/// Time limit of a job in seconds; the launcher ends a hanging job.
+/// Time limit of a job in seconds; the launcher ends a hanging job. The variable `JOB_SECONDS`
+/// raises it for long tests.
 const JOB_SECONDS: &str = "100";
 
 /// Returns the role of this process; `None` in the test program itself.
@@ -105,6 +106,7 @@ pub(crate) fn ranks_command(
     let own = std::env::current_exe().unwrap();
     let count = count.to_string();
     let env = format!("{ROLE}={role}");
+    let seconds = std::env::var("JOB_SECONDS").unwrap_or(JOB_SECONDS.to_owned());
     let run = [
         "run",
         "-n",
@@ -113,7 +115,7 @@ pub(crate) fn ranks_command(
         &env,
         "--tag-output",
         "--timeout",
-        JOB_SECONDS,
+        &seconds,
     ];
     let mut command = portolan(&[&run, args, &["--"]].concat());
     // The word also acts as a test filter, but no test has that name.

@@ -8,13 +8,16 @@
 mod common;
 
 mod ambient;
+mod blocked;
 mod both_copy;
 mod collectives;
 mod death;
+mod endurance;
 mod fork;
 mod idle;
 mod join;
 mod kills;
+mod memory_faults;
 mod messages;
 mod output;
 mod placement;
