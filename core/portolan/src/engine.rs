@@ -302,6 +302,11 @@ impl Inner {
         self.now
     }
 
+    /// Returns the time at which a call with this `timeout` that begins now ends.
+    pub(crate) fn deadline(&mut self, timeout: Duration) -> Instant {
+        self.read_clock() + timeout
+    }
+
     pub(crate) fn rank(&self) -> u32 {
         self.job.rank
     }

@@ -12,6 +12,7 @@ mod join;
 mod reduce;
 mod remote;
 mod tagged;
+mod timeout;
 
 pub use group::{Barrier, Broadcast, Group};
 pub use reduce::{ReduceOp, Reducible};
@@ -417,26 +418,11 @@ impl Node {
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
         let engine = &mut *self.engine.enter();
-        let inner = &mut engine.inner;
-        inner.check_owner()?;
-        let source = source.map(|rank| inner.check_rank(rank)).transpose()?;
-        match inner.port_use(port) {
-            PortUse::Open => {}
-            PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
-            PortUse::Handled => return Err(Error::PortHandled { port: port.number }),
-        }
-        let wanted = RecvFilter::Port(port, source);
-        if inner.core.is_quiet(&wanted)
-            && bytes.len() <= INBOX_LEN_MAX
-            && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
-        {
-            return Ok(taken.received);
-        }
-        let inner = &mut engine.inner;
-        if let Some(received) = inner.take_held(port, source, bytes) {
+        let (source, ready) = engine.recv_ready(port, source, bytes)?;
+        if let Some(received) = ready {
             return Ok(received);
         }
-        let len = bytes.len() as u64;
+        let (inner, len) = (&mut engine.inner, bytes.len() as u64);
         // SAFETY: as in `send_spec`; `bytes` is not used before the operation is complete.
         let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
@@ -635,6 +621,35 @@ impl Node {
         engine.inner.check_unreported()?;
         engine.send_bye();
         Ok(())
+    }
+}
+
+impl Engine {
+    /// Checks the arguments of a receive, and receives a message that is here or arrives at once.
+    /// Returns the source.
+    #[inline(always)]
+    fn recv_ready(
+        &mut self,
+        port: PortId,
+        source: Option<u32>,
+        bytes: &mut [u8],
+    ) -> Result<(Option<PeerId>, Option<Received>), Error> {
+        let inner = &mut self.inner;
+        inner.check_owner()?;
+        let source = source.map(|rank| inner.check_rank(rank)).transpose()?;
+        match inner.port_use(port) {
+            PortUse::Open => {}
+            PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
+            PortUse::Handled => return Err(Error::PortHandled { port: port.number }),
+        }
+        let wanted = RecvFilter::Port(port, source);
+        if inner.core.is_quiet(&wanted)
+            && bytes.len() <= INBOX_LEN_MAX
+            && let Some(taken) = self.recv_at_once(wanted, bytes, || false)
+        {
+            return Ok((source, Some(taken.received)));
+        }
+        Ok((source, self.inner.take_held(port, source, bytes)))
     }
 }
 

@@ -84,6 +84,8 @@ pub const PORTOLAN_ERR_NO_MEMORY: c_int = -42;
 pub const PORTOLAN_ERR_FAULT: c_int = -43;
 /// The peer cannot access the memory of its side of the operation.
 pub const PORTOLAN_ERR_PEER_FAULT: c_int = -44;
+/// Nothing happened before the timeout. The call can be repeated; a request stays valid.
+pub const PORTOLAN_ERR_TIMEOUT: c_int = -45;
 /// The peer refused access to its memory: no region has that key, or the place is outside the
 /// region, or its access rights forbid the operation, or the memory is unmapped.
 pub const PORTOLAN_ERR_REMOTE_REFUSED: c_int = -40;
@@ -144,6 +146,7 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_NO_MEMORY: c"the memory for unread messages is full",
     PORTOLAN_ERR_FAULT: c"the memory of the operation cannot be accessed",
     PORTOLAN_ERR_PEER_FAULT: c"the peer cannot access its memory of the operation",
+    PORTOLAN_ERR_TIMEOUT: c"nothing happened before the timeout",
     PORTOLAN_ERR_REMOTE_REFUSED: c"the peer refused access to its memory",
     PORTOLAN_ERR_NO_REGION: c"no region of this process has that key",
     PORTOLAN_ERR_OTHER: c"an error without a number in this version",

@@ -2,7 +2,7 @@
 //! Waiting for a condition, or in a program's own event loop.
 
 use crate::code::*;
-use crate::failure::{Failure, guard};
+use crate::failure::{Failure, guard, timed_out, timeout};
 use crate::handle::{enter, portolan_node_t};
 use crate::memory::Out;
 use crate::types::*;
@@ -28,6 +28,30 @@ pub unsafe extern "C" fn portolan_wait_until(
         // SAFETY: the program guarantees that its function may be called so.
         entered.node()?.wait_until(|| unsafe { done(user) } != 0)?;
         Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits like portolan_wait_until(), at most `timeout_ns` nanoseconds.
+///
+/// Errors: PORTOLAN_ERR_TIMEOUT; those of portolan_wait_until().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_until_for(
+    node: *mut portolan_node_t,
+    done: Option<unsafe extern "C" fn(user: *mut c_void) -> c_int>,
+    user: *mut c_void,
+    timeout_ns: u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the program.
+        let mut entered = unsafe { enter(node)? };
+        let done = done.ok_or_else(|| Failure::null("done"))?;
+        let timeout = timeout(timeout_ns);
+        // SAFETY: the program guarantees that its function may be called so.
+        let is_done = || unsafe { done(user) } != 0;
+        match entered.node()?.wait_until_timeout(is_done, timeout)? {
+            true => Ok(PORTOLAN_OK),
+            false => Err(timed_out("the condition has not become true", timeout)),
+        }
     })
 }
 

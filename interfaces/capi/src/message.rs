@@ -2,7 +2,7 @@
 //! Blocking sends and receives.
 
 use crate::code::*;
-use crate::failure::{Failure, guard};
+use crate::failure::{Failure, guard, timed_out, timeout};
 use crate::handle::{enter, portolan_node_t};
 use crate::memory::{self, Out};
 use crate::port;
@@ -64,6 +64,34 @@ pub unsafe extern "C" fn portolan_send(
             unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
         entered.node()?.send(target(rank, port, flags)?, bytes)?;
         Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits at most `timeout_ns` nanoseconds until the receiver accepts `len` bytes of any length. They
+/// are copied, and sent as if by portolan_isend_copy(). A receiver accepts nothing while it has 512
+/// KiB of unread messages of this process and lane, or has not yet answered. `flags`: as for
+/// portolan_send().
+///
+/// Errors: PORTOLAN_ERR_TIMEOUT, and the message is not sent; those of portolan_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_send_for(
+    node: *mut portolan_node_t,
+    rank: u32,
+    port: u32,
+    buffer: *const c_void,
+    len: usize,
+    flags: u32,
+    timeout_ns: u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the program.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
+        let (target, timeout) = (target(rank, port, flags)?, timeout(timeout_ns));
+        match entered.node()?.send_timeout(target, bytes, timeout)? {
+            true => Ok(PORTOLAN_OK),
+            false => Err(timed_out("the receiver has accepted no message", timeout)),
+        }
     })
 }
 
@@ -136,6 +164,40 @@ pub unsafe extern "C" fn portolan_recv(
             PORTOLAN_ANY_SOURCE => node.recv(port, bytes),
             source => node.recv_from(source, port, bytes),
         };
+        received.fill_from(&done, to_c, truncated_received);
+        done?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits like portolan_recv(), at most `timeout_ns` nanoseconds. A long message that has begun to
+/// arrive is received completely, even after that time.
+///
+/// Errors: PORTOLAN_ERR_TIMEOUT, and no message is lost; those of portolan_recv().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_recv_for(
+    node: *mut portolan_node_t,
+    port: u32,
+    source: u32,
+    buffer: *mut c_void,
+    len: usize,
+    timeout_ns: u64,
+    received: *mut portolan_received_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the program.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
+        // SAFETY: guaranteed by the program.
+        let received = unsafe { Out::new("received", received)? };
+        let (port, timeout) = (port::number(port)?, timeout(timeout_ns));
+        let node = entered.node()?;
+        let done = match source {
+            PORTOLAN_ANY_SOURCE => node.recv_timeout(port, bytes, timeout),
+            source => node.recv_from_timeout(source, port, bytes, timeout),
+        };
+        let done = done.transpose();
+        let done = done.ok_or_else(|| timed_out("no message has arrived", timeout))?;
         received.fill_from(&done, to_c, truncated_received);
         done?;
         Ok(PORTOLAN_OK)

@@ -2,7 +2,7 @@
 //! Remote memory: regions, put and get.
 
 use crate::code::*;
-use crate::failure::{Failure, guard};
+use crate::failure::{Failure, guard, timed_out, timeout};
 use crate::handle::{Caller, enter, portolan_node_t};
 use crate::memory::{self, Out};
 use crate::request::{begin_waited, call};
@@ -221,6 +221,27 @@ pub unsafe extern "C" fn portolan_wait_notice(
         // SAFETY: guaranteed by the program.
         let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
         notice.fill(&to_c(&entered.node()?.wait_notice()?));
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits like portolan_wait_notice(), at most `timeout_ns` nanoseconds.
+///
+/// Errors: PORTOLAN_ERR_TIMEOUT, PORTOLAN_ERR_NOBODY_LEFT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_notice_for(
+    node: *mut portolan_node_t,
+    timeout_ns: u64,
+    notice: *mut portolan_notice_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the program.
+        let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
+        let timeout = timeout(timeout_ns);
+        let Some(next) = entered.node()?.wait_notice_timeout(timeout)? else {
+            return Err(timed_out("no notice has arrived", timeout));
+        };
+        notice.fill(&to_c(&next));
         Ok(PORTOLAN_OK)
     })
 }

@@ -2,7 +2,7 @@
 //! Non-blocking operations, and waiting for them.
 
 use crate::code::*;
-use crate::failure::{Failure, guard};
+use crate::failure::{Failure, guard, timed_out, timeout};
 use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory::{self, Out};
 use crate::message::target;
@@ -169,6 +169,30 @@ pub unsafe extern "C" fn portolan_wait(
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
         let done = entered.node()?.wait(named(request)?);
+        completion.fill_from(&done, to_c, truncated_completion);
+        done?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits like portolan_wait(), at most `timeout_ns` nanoseconds.
+///
+/// Errors: PORTOLAN_ERR_TIMEOUT, and the request stays valid; those of portolan_wait().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_for(
+    node: *mut portolan_node_t,
+    request: portolan_request_t,
+    timeout_ns: u64,
+    completion: *mut portolan_completion_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the program.
+        let (mut entered, completion) =
+            unsafe { (enter(node)?, Out::new("completion", completion)?) };
+        let timeout = timeout(timeout_ns);
+        let done = entered.node()?.wait_timeout(named(request)?, timeout);
+        let done = done.transpose();
+        let done = done.ok_or_else(|| timed_out("the operation has not ended", timeout))?;
         completion.fill_from(&done, to_c, truncated_completion);
         done?;
         Ok(PORTOLAN_OK)

@@ -2,7 +2,7 @@
 //! Tagged messages: matched by a 64-bit tag and the sender, instead of a port.
 
 use crate::code::*;
-use crate::failure::{Failure, guard};
+use crate::failure::{Failure, guard, timed_out, timeout};
 use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory::{self, Out};
 use crate::request::{begin_waited, call};
@@ -209,6 +209,37 @@ pub unsafe extern "C" fn portolan_recv_tagged(
         let envelope = unsafe { Out::new("envelope", envelope)? };
         let which = which(tag, ignore, source);
         let done = entered.node()?.recv_tagged(which, bytes);
+        envelope.fill_from(&done, to_c, truncated);
+        done?;
+        Ok(PORTOLAN_OK)
+    })
+}
+
+/// Waits like portolan_recv_tagged(), at most `timeout_ns` nanoseconds. A long message that has begun
+/// to arrive is received completely, even after that time.
+///
+/// Errors: PORTOLAN_ERR_TIMEOUT, and no message is lost; those of portolan_recv_tagged().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_recv_tagged_for(
+    node: *mut portolan_node_t,
+    tag: u64,
+    ignore: u64,
+    source: u32,
+    buffer: *mut c_void,
+    len: usize,
+    timeout_ns: u64,
+    envelope: *mut portolan_envelope_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the program.
+        let (mut entered, bytes) =
+            unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
+        // SAFETY: guaranteed by the program.
+        let envelope = unsafe { Out::new("envelope", envelope)? };
+        let (which, timeout) = (which(tag, ignore, source), timeout(timeout_ns));
+        let done = entered.node()?.recv_tagged_timeout(which, bytes, timeout);
+        let done = done.transpose();
+        let done = done.ok_or_else(|| timed_out("no matching message has arrived", timeout))?;
         envelope.fill_from(&done, to_c, truncated);
         done?;
         Ok(PORTOLAN_OK)

@@ -163,6 +163,7 @@ fn published_numbers_do_not_change() {
         "PORTOLAN_ERR_NO_MEMORY -42",
         "PORTOLAN_ERR_FAULT -43",
         "PORTOLAN_ERR_PEER_FAULT -44",
+        "PORTOLAN_ERR_TIMEOUT -45",
         "PORTOLAN_ERR_REMOTE_REFUSED -40",
         "PORTOLAN_ERR_NO_REGION -41",
         "PORTOLAN_ERR_OTHER -99",

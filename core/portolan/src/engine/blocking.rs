@@ -10,7 +10,7 @@ use super::wait::FIRST_TURNS;
 use super::{Awaited, Engine, Inbox, Inner, Submitted, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::{OpKind, Received};
-use portolan_proto::{HeldId, OpId, PeerId, PortId, RecvFilter, SendSpec, WaitingRecv};
+use portolan_proto::{HeldId, Instant, OpId, PeerId, PortId, RecvFilter, SendSpec, WaitingRecv};
 use portolan_sys::usage;
 
 impl Engine {
@@ -137,6 +137,73 @@ impl Engine {
         self.await_borrowed(waiter, op, about);
         let done = self.inner.ops.finish_borrowed(op);
         done.unwrap_or_else(|| Err(self.inner.stale()))
+    }
+
+    /// Waits for a receive into borrowed memory until `deadline`. Returns `false`, with the receive
+    /// cancelled, if no message has matched it by then.
+    pub(crate) fn await_borrowed_until(
+        &mut self,
+        waiter: &mut Waiter,
+        op: OpId,
+        deadline: Instant,
+    ) -> bool {
+        let guard = BorrowGuard { engine: self, op };
+        let is_done = guard.engine.await_until(waiter, op, deadline);
+        if is_done {
+            std::mem::forget(guard);
+            return true;
+        }
+        let inner = &mut guard.engine.inner;
+        if inner.withdraw(op) {
+            inner.ops.forget(op);
+            return false;
+        }
+        std::mem::forget(guard);
+        // The message is being received. Without this wait it would be lost.
+        let about = self.inner.awaited_peer(op);
+        self.await_borrowed(waiter, op, about.as_slice());
+        true
+    }
+
+    /// Waits for an operation until `deadline`. Returns whether it is done.
+    pub(crate) fn await_until(&mut self, waiter: &mut Waiter, op: OpId, deadline: Instant) -> bool {
+        if !self.inner.ops.is_done(op) {
+            let about = self.inner.awaited_peer(op);
+            let awaited = Awaited::Op(op);
+            waiter.until_deadline(self, about.as_slice(), awaited, deadline, |inner| {
+                inner.ops.is_done(op) || inner.is_deserted() && inner.is_from_anybody(op)
+            });
+            if !self.inner.ops.is_done(op) {
+                self.on_empty_poll(op);
+            }
+        }
+        self.inner.ops.is_done(op)
+    }
+
+    /// Sends a copy of `bytes` like [`Engine::send_buffered`], but only if its receiver grants
+    /// credit before `deadline`. Returns whether it is sent.
+    pub(crate) fn send_copy_until(
+        &mut self,
+        waiter: &mut Waiter,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<bool, Error> {
+        let op = self.inner.submit_copy(peer, spec, bytes)?;
+        self.flush();
+        if let Some(op) = op.filter(|_| peer.0 != self.inner.rank()) {
+            let awaited = Awaited::Credit(op);
+            waiter.until_deadline(self, &[peer], awaited, deadline, |inner| {
+                !inner.pending.holds(peer, op)
+            });
+            if self.inner.pending.remove(peer, op) {
+                self.inner.ops.forget(op);
+                self.inner.check_gone(peer)?;
+                return Ok(false);
+            }
+        }
+        self.inner.check_gone(peer).map(|()| true)
     }
 
     /// Waits for an operation on borrowed memory, and leaves its result in the table.

@@ -62,6 +62,23 @@ impl Pending {
         waiting.is_some_and(|waiting| waiting.ops().any(|other| other == op))
     }
 
+    /// Removes `op` if it waits to be sent to `peer`. Returns whether it did.
+    pub(super) fn remove(&mut self, peer: PeerId, op: OpId) -> bool {
+        let Some(waiting) = self.peers.get_mut(&peer) else {
+            return false;
+        };
+        let mut found = false;
+        for lane in &mut waiting.lanes {
+            let before = lane.len();
+            lane.retain(|&(other, _)| other != op);
+            found |= lane.len() < before;
+        }
+        if waiting.lanes.iter().all(VecDeque::is_empty) {
+            self.peers.remove(&peer);
+        }
+        found
+    }
+
     /// Removes and returns all operations that wait for `peer`.
     pub(crate) fn take_peer(&mut self, peer: PeerId) -> Vec<OpId> {
         let waiting = self.peers.remove(&peer);
@@ -172,6 +189,19 @@ mod tests {
         assert!(!pending.has(PeerId(1), &high) && !pending.has(PeerId(2), &low));
         pending.pop(PeerId(1), LaneId::Low);
         assert!(pending.is_empty() && !pending.has(PeerId(1), &low));
+    }
+
+    #[test]
+    fn removed_submission_unblocks_its_lane() {
+        let mut pending = Pending::default();
+        let low = spec(LaneId::Low);
+        pending.push(PeerId(1), low, OpId(7));
+        pending.push(PeerId(1), low, OpId(8));
+        assert!(!pending.remove(PeerId(2), OpId(7)) && !pending.remove(PeerId(1), OpId(9)));
+        assert!(pending.remove(PeerId(1), OpId(7)));
+        assert!(!pending.holds(PeerId(1), OpId(7)) && pending.has(PeerId(1), &low));
+        assert!(pending.remove(PeerId(1), OpId(8)));
+        assert!(pending.is_empty());
     }
 
     #[test]

@@ -74,6 +74,13 @@ impl Inner {
         self.is_idle && self.is_last() && self.has_own_messages()
     }
 
+    /// Tests like [`Inner::has_no_sender`] whether a wait with a deadline must end before it. In a
+    /// job of one process it lasts until its deadline.
+    #[inline]
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.job.size > 1 && self.has_no_sender()
+    }
+
     /// Returns an error if no message can arrive any more at a program that polls. In a job of one
     /// process there is no such error, because the process may still send to itself.
     #[inline]
@@ -117,7 +124,7 @@ impl Inner {
         self.ops.kind(op)?.awaited_peer()
     }
 
-    fn is_from_anybody(&self, op: OpId) -> bool {
+    pub(super) fn is_from_anybody(&self, op: OpId) -> bool {
         matches!(
             self.ops.kind(op),
             Some(OpKind::Recv { source: None, .. } | OpKind::RecvTagged { source: None })

@@ -126,7 +126,22 @@ impl Waiter {
             // No `pause` here: it takes as long as a cache line between cores (140 cycles since
             // Skylake). A turn is long enough to leave a sibling hyperthread its share.
         }
-        self.long(engine, about, awaited, &done);
+        self.long(engine, about, awaited, None, &done);
+    }
+
+    /// Drives `engine` like [`Waiter::until`], at most until `deadline`. A program that repeats
+    /// such waits polls: the peers of `about` are watched across them.
+    pub(crate) fn until_deadline(
+        &mut self,
+        engine: &mut Engine,
+        about: &[PeerId],
+        awaited: Awaited,
+        deadline: Instant,
+        done: impl Fn(&Inner) -> bool,
+    ) {
+        self.long(engine, about, awaited, Some(deadline), &|inner| {
+            done(inner) || inner.last_clock_read() >= deadline
+        });
     }
 
     #[cold]
@@ -135,11 +150,13 @@ impl Waiter {
         engine: &mut Engine,
         about: &[PeerId],
         awaited: Awaited,
+        deadline: Option<Instant>,
         done: &dyn Fn(&Inner) -> bool,
     ) {
         let begin = engine.inner.read_clock();
-        for peer in about {
-            engine.watch(*peer, begin);
+        match deadline {
+            None => about.iter().for_each(|peer| engine.watch(*peer, begin)),
+            Some(_) => engine.catch_up_on(about),
         }
         engine.inner.awaited = Some((awaited, begin));
         self.begin();
@@ -161,12 +178,18 @@ impl Waiter {
             match self.idle() {
                 Idle::Spin => {}
                 Idle::Yield => yield_now(),
-                Idle::Sleep => engine.inner.is_idle |= self.sleep(engine, None),
+                Idle::Sleep => {
+                    let most = deadline.map(|deadline| deadline.since(engine.inner.now));
+                    engine.inner.is_idle |= self.sleep(engine, most);
+                    if deadline.is_some() {
+                        engine.catch_up_on(about);
+                    }
+                }
             }
         }
         (engine.inner.awaited, engine.inner.is_idle) = (None, false);
-        for peer in about {
-            engine.unwatch(*peer);
+        if deadline.is_none() {
+            about.iter().for_each(|peer| engine.unwatch(*peer));
         }
     }
 

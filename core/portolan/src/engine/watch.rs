@@ -88,6 +88,16 @@ impl Engine {
         info.last_polled_at = info.watched_since.map(|_| now);
     }
 
+    /// Watches the peers of a wait that has a deadline. The program may repeat it.
+    pub(super) fn catch_up_on(&mut self, about: &[PeerId]) {
+        self.catch_up();
+        for peer in about {
+            if !self.inner.is_gone(*peer) {
+                self.watch_while_polled(*peer);
+            }
+        }
+    }
+
     /// Records that the network reports no listener at an address of `peer`. Any host can forge
     /// this report, so the peer itself is probed. `P9.4`
     pub(super) fn doubt(&mut self, peer: PeerId) {

@@ -400,7 +400,7 @@ impl Context<'_> {
 }
 
 impl Inner {
-    fn pop_notice(&mut self) -> Option<PutNotice> {
+    pub(super) fn pop_notice(&mut self) -> Option<PutNotice> {
         let notice = self.take_notice()?;
         Some(PutNotice {
             source: notice.peer.0,

@@ -14,6 +14,7 @@ use crate::port::Lane;
 use portolan_proto::{
     ClaimId, Core, MatchBits, OpId, PeerId, RecvFilter, Selector, SendSpec, Space,
 };
+use std::time::Duration;
 
 /// Destination, tag and service of a tagged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -225,20 +226,11 @@ impl Node {
     #[inline]
     pub fn recv_tagged(&mut self, which: TagMatch, bytes: &mut [u8]) -> Result<Envelope, Error> {
         let engine = &mut *self.engine.enter();
-        engine.inner.check_owner()?;
-        let selector = engine.inner.selector(which)?;
-        let wanted = RecvFilter::MatchBits(selector);
-        if bytes.len() <= INBOX_LEN_MAX
-            && engine.inner.core.is_quiet(&wanted)
-            && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
-        {
-            return Ok(taken.into());
+        let (selector, ready) = engine.recv_tagged_ready(which, bytes)?;
+        if let Some(envelope) = ready {
+            return Ok(envelope);
         }
         let (inner, source) = (&mut engine.inner, selector.source);
-        if let Some((envelope, held)) = inner.core.take_held_tagged(&selector, bytes.len()) {
-            inner.copy_held(held, bytes);
-            return Ok(envelope.into());
-        }
         let len = bytes.len() as u64;
         let kind = OpKind::RecvTagged { source };
         // SAFETY: `await_borrowed` returns only when the operation is complete, and its guard detaches
@@ -247,14 +239,51 @@ impl Node {
         inner.core.post_tagged(&selector, op, len);
         engine.drain();
         engine.await_borrowed(&mut self.waiter, op, source.as_slice());
-        let done = engine.inner.ops.finish(op);
-        let done = done.unwrap_or_else(|| Err(engine.inner.stale()));
-        done.map(|done| Envelope {
-            source: done.source,
-            tag: done.tag,
-            len: done.len,
-            imm: done.imm,
-        })
+        engine.finish_tagged(op)
+    }
+
+    /// Waits like [`Node::recv_tagged`], at most for `timeout`. Returns `None`, with no message
+    /// lost, if none has arrived by then.
+    ///
+    /// # Errors
+    /// As [`Node::recv_tagged`].
+    pub fn recv_tagged_timeout(
+        &mut self,
+        which: TagMatch,
+        bytes: &mut [u8],
+        timeout: Duration,
+    ) -> Result<Option<Envelope>, Error> {
+        let engine = &mut *self.engine.enter();
+        let deadline = engine.inner.deadline(timeout);
+        let (selector, ready) = engine.recv_tagged_ready(which, bytes)?;
+        if ready.is_some() {
+            return Ok(ready);
+        }
+        let (inner, len) = (&mut engine.inner, bytes.len() as u64);
+        let kind = OpKind::RecvTagged {
+            source: selector.source,
+        };
+        // SAFETY: as in `recv_tagged`, with `await_borrowed_until`.
+        let op = unsafe { inner.ops.borrowed_mut(kind, bytes) };
+        inner.core.post_tagged(&selector, op, len);
+        engine.drain();
+        match engine.await_borrowed_until(&mut self.waiter, op, deadline) {
+            true => engine.finish_tagged(op).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Sends `bytes` like [`Node::send_timeout`], with a tag.
+    ///
+    /// # Errors
+    /// As [`Node::send_timeout`].
+    pub fn send_tagged_timeout(
+        &mut self,
+        to: TagTarget,
+        bytes: &[u8],
+        timeout: Duration,
+    ) -> Result<bool, Error> {
+        self.send_spec_timeout(to.rank, to.spec(), bytes, timeout)
     }
 
     /// Makes progress once, and returns the first unexpected message that matches `which`. It stays
@@ -320,6 +349,42 @@ impl Node {
 }
 
 impl Engine {
+    /// Checks the arguments of a receive, and receives a message that is here or arrives at once.
+    #[inline]
+    fn recv_tagged_ready(
+        &mut self,
+        which: TagMatch,
+        bytes: &mut [u8],
+    ) -> Result<(Selector, Option<Envelope>), Error> {
+        self.inner.check_owner()?;
+        let selector = self.inner.selector(which)?;
+        let wanted = RecvFilter::MatchBits(selector);
+        if bytes.len() <= INBOX_LEN_MAX
+            && self.inner.core.is_quiet(&wanted)
+            && let Some(taken) = self.recv_at_once(wanted, bytes, || false)
+        {
+            return Ok((selector, Some(taken.into())));
+        }
+        let inner = &mut self.inner;
+        let Some((envelope, held)) = inner.core.take_held_tagged(&selector, bytes.len()) else {
+            return Ok((selector, None));
+        };
+        inner.copy_held(held, bytes);
+        Ok((selector, Some(envelope.into())))
+    }
+
+    /// Removes a completed tagged receive and returns its result.
+    fn finish_tagged(&mut self, op: OpId) -> Result<Envelope, Error> {
+        let done = self.inner.ops.finish(op);
+        let done = done.unwrap_or_else(|| Err(self.inner.stale()));
+        done.map(|done| Envelope {
+            source: done.source,
+            tag: done.tag,
+            len: done.len,
+            imm: done.imm,
+        })
+    }
+
     /// Makes progress once and calls `find` to search for a message. Returns an error if there is
     /// none and none can arrive any more.
     fn poll_for<T>(

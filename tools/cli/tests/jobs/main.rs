@@ -27,4 +27,5 @@ mod remote;
 mod run;
 mod secrets;
 mod settings;
+mod timeouts;
 mod unexpected;
