@@ -44,7 +44,7 @@ fn send(node: &mut Node, len: usize, count: usize) -> Result<(), Error> {
     }
     requests
         .into_iter()
-        .try_for_each(|request| node.wait(request).map(|_| ()))
+        .try_for_each(|request| node.wait(request).map(|_| ()).map_err(Error::from))
 }
 
 fn receive(node: &mut Node, len: usize, count: usize) -> Result<(), Error> {

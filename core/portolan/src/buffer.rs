@@ -9,7 +9,11 @@
 use crate::error::Error;
 use crate::pool::PooledBuf;
 use crate::region::Region;
+use bytemuck::Pod;
 use portolan_sys::memory;
+use portolan_sys::shortage::Shortage;
+use std::any::{Any, TypeId};
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -17,7 +21,7 @@ use std::sync::Arc;
 ///
 /// A `Vec<u8>` or a [`Region`] belongs to one operation at a time. An `Arc<[u8]>`, or the result of
 /// [`Buffer::shared`] or [`Buffer::shared_region`], may be in several sends at once, and cannot be
-/// received into.
+/// received into. [`Buffer::typed`] makes one of numbers or other plain data.
 #[derive(Clone, Debug)]
 pub struct Buffer(Kind);
 
@@ -29,8 +33,84 @@ enum Kind {
     /// A received vector that is passed on without a copy.
     SharedVec(Arc<Vec<u8>>),
     SharedRegion(Arc<Region>),
+    /// Elements of a type other than `u8`, or memory with a function that releases it.
+    Typed(Box<dyn Elements>),
     /// Memory of the program, by address.
     Foreign(Foreign),
+}
+
+/// A vector of plain data.
+trait Elements: Any + fmt::Debug + Send + Sync {
+    fn bytes(&self) -> &[u8];
+    /// Returns the bytes for writing; `None` if they can only be read.
+    fn bytes_mut(&mut self) -> Option<&mut [u8]>;
+    fn copied(&self) -> Box<dyn Elements>;
+    fn element_type(&self) -> TypeId;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<T: Pod + fmt::Debug + Send + Sync> Elements for Vec<T> {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(self)
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(bytemuck::cast_slice_mut(self))
+    }
+
+    fn copied(&self) -> Box<dyn Elements> {
+        Box::new(self.clone())
+    }
+
+    fn element_type(&self) -> TypeId {
+        TypeId::of::<T>()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Memory of another language that a function releases.
+struct Released<F: FnOnce()> {
+    memory: Foreign,
+    release: Option<F>,
+}
+
+impl<F: FnOnce()> fmt::Debug for Released<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.memory.fmt(f)
+    }
+}
+
+impl<F: FnOnce()> Drop for Released<F> {
+    fn drop(&mut self) {
+        if let Some(release) = self.release.take() {
+            release();
+        }
+    }
+}
+
+impl<F: FnOnce() + Send + Sync + 'static> Elements for Released<F> {
+    fn bytes(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+
+    fn copied(&self) -> Box<dyn Elements> {
+        Box::new(self.memory.bytes().to_vec())
+    }
+
+    fn element_type(&self) -> TypeId {
+        TypeId::of::<()>()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +150,27 @@ impl Buffer {
         }))
     }
 
+    /// Wraps memory of another language, to send from. `release` runs when the buffer is dropped.
+    ///
+    /// # Safety
+    /// Same as [`Buffer::from_raw`], until `release` runs.
+    #[must_use]
+    pub unsafe fn from_raw_released(
+        at: *const u8,
+        len: usize,
+        release: impl FnOnce() + Send + Sync + 'static,
+    ) -> Buffer {
+        let memory = Foreign {
+            at: at.cast_mut(),
+            len,
+            writable: false,
+        };
+        Buffer(Kind::Typed(Box::new(Released {
+            memory,
+            release: Some(release),
+        })))
+    }
+
     /// Wraps memory of another language, to receive into.
     ///
     /// # Safety
@@ -91,6 +192,62 @@ impl Buffer {
         Buffer(Kind::SharedVec(bytes))
     }
 
+    /// Wraps a vector of numbers or other plain data without a copy. [`Buffer::into_typed`] and
+    /// [`Completion::into_vec`] return it. Elements are sent as they are in memory.
+    ///
+    /// [`Completion::into_vec`]: crate::Completion::into_vec
+    ///
+    /// # Examples
+    /// ```
+    /// use portolan::Buffer;
+    ///
+    /// let buffer = Buffer::typed(vec![1.5, 2.5]);
+    /// assert_eq!(buffer.len(), 16);
+    /// let numbers: Vec<f64> = buffer.into_typed()?;
+    /// assert_eq!(numbers, [1.5, 2.5]);
+    /// # Ok::<(), portolan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn typed<T: Pod + fmt::Debug + Send + Sync>(elements: Vec<T>) -> Buffer {
+        let mut elements = Some(elements);
+        let any: &mut dyn Any = &mut elements;
+        if let Some(bytes) = any.downcast_mut::<Option<Vec<u8>>>() {
+            return Buffer::from(bytes.take().unwrap_or_default());
+        }
+        Buffer(Kind::Typed(Box::new(elements.unwrap_or_default())))
+    }
+
+    /// Returns the elements. They are not copied if the buffer was made of such elements.
+    ///
+    /// # Errors
+    /// [`Error::PartialElement`] if the length is not a multiple of the element's.
+    pub fn into_typed<T: Pod>(self) -> Result<Vec<T>, Error> {
+        let len = self.len();
+        self.into_elements(len)
+    }
+
+    /// Returns the elements in the first `len` bytes.
+    pub(crate) fn into_elements<T: Pod>(self, len: usize) -> Result<Vec<T>, Error> {
+        let element_len = size_of::<T>();
+        if element_len == 0 || !len.is_multiple_of(element_len) {
+            return Err(Error::PartialElement { len, element_len });
+        }
+        let (count, len) = (len / element_len, len.min(self.len()));
+        let is_typed = matches!(&self.0, Kind::Typed(elements) if elements.element_type() == TypeId::of::<T>());
+        let any: Box<dyn Any> = match self.0 {
+            Kind::Typed(elements) if is_typed => elements.into_any(),
+            Kind::Owned(_) | Kind::SharedVec(_) if TypeId::of::<T>() == TypeId::of::<u8>() => {
+                Box::new(self.into_vec())
+            }
+            _ => return Ok(bytemuck::pod_collect_to_vec(&self[..len])),
+        };
+        let mut elements = any
+            .downcast::<Vec<T>>()
+            .map_or_else(|_| Vec::new(), |own| *own);
+        elements.truncate(count);
+        Ok(elements)
+    }
+
     /// Wraps a region that may be in several sends at once.
     #[must_use]
     pub fn shared_region(region: Arc<Region>) -> Buffer {
@@ -103,6 +260,7 @@ impl Buffer {
         match &mut self.0 {
             Kind::Owned(bytes) => Some(bytes),
             Kind::Region(bytes) => Some(bytes),
+            Kind::Typed(elements) => elements.bytes_mut(),
             Kind::Shared(_) | Kind::SharedVec(_) | Kind::SharedRegion(_) => None,
             // SAFETY: the caller of `Buffer::from_raw_mut` passed the bytes for writing; `&mut
             // self` keeps this the only access.
@@ -123,7 +281,8 @@ impl Buffer {
         }
     }
 
-    /// Returns the bytes as a vector. Shared ones and those of a region are copied.
+    /// Returns the bytes as a vector. Shared ones, and those of a region or of elements of another
+    /// type, are copied.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
@@ -132,6 +291,7 @@ impl Buffer {
             Kind::Shared(bytes) => bytes.to_vec(),
             Kind::SharedVec(bytes) => Arc::unwrap_or_clone(bytes),
             Kind::SharedRegion(bytes) => bytes.to_vec(),
+            Kind::Typed(elements) => elements.bytes().to_vec(),
             Kind::Foreign(bytes) => bytes.bytes().to_vec(),
         }
     }
@@ -158,6 +318,27 @@ pub(crate) fn zeroed(what: &'static str, len: usize) -> Result<Vec<u8>, Error> {
     memory::zeroed(len).map_err(|lack| Error::NoMemory { what, len, lack })
 }
 
+/// Allocates zeroed elements for a message of `len` bytes.
+///
+/// # Errors
+/// [`Error::NoMemory`], [`Error::PartialElement`].
+pub(crate) fn zeroed_elements<T: Pod>(len: usize) -> Result<Vec<T>, Error> {
+    let element_len = size_of::<T>();
+    if element_len == 0 || !len.is_multiple_of(element_len) {
+        return Err(Error::PartialElement { len, element_len });
+    }
+    let mut elements = Vec::new();
+    elements
+        .try_reserve_exact(len / element_len)
+        .map_err(|_| Error::NoMemory {
+            what: "memory for a message",
+            len,
+            lack: Shortage::memory(),
+        })?;
+    elements.resize(len / element_len, T::zeroed());
+    Ok(elements)
+}
+
 impl Clone for Kind {
     /// Copies a region or foreign memory into a vector: allocating another region could fail, and
     /// foreign memory belongs to one buffer only.
@@ -168,6 +349,7 @@ impl Clone for Kind {
             Kind::Shared(bytes) => Kind::Shared(Arc::clone(bytes)),
             Kind::SharedVec(bytes) => Kind::SharedVec(Arc::clone(bytes)),
             Kind::SharedRegion(bytes) => Kind::SharedRegion(Arc::clone(bytes)),
+            Kind::Typed(elements) => Kind::Typed(elements.copied()),
             Kind::Foreign(bytes) => Kind::Owned(bytes.bytes().to_vec().into()),
         }
     }
@@ -184,6 +366,7 @@ impl Deref for Buffer {
             Kind::Shared(bytes) => bytes,
             Kind::SharedVec(bytes) => bytes,
             Kind::SharedRegion(bytes) => bytes,
+            Kind::Typed(elements) => elements.bytes(),
             Kind::Foreign(bytes) => bytes.bytes(),
         }
     }
@@ -234,6 +417,35 @@ mod tests {
         assert_eq!(buffer.clone().into_vec()[..9], [0, 0, 0, 0, 0, 0, 0, 7, 8]);
         let region = buffer.into_region().unwrap();
         assert_eq!((region.as_ptr(), region[7], region[8]), (at, 7, 8));
+    }
+
+    #[test]
+    fn elements_are_not_copied_and_others_are_converted() {
+        let numbers = vec![1_u32, 2, 3];
+        let at = numbers.as_ptr();
+        let buffer = Buffer::typed(numbers);
+        assert_eq!((buffer.len(), buffer.as_ptr()), (12, at.cast()));
+        assert!(buffer.clone().into_typed::<u64>().is_err());
+        assert_eq!(
+            buffer.clone().into_elements::<u64>(8).unwrap(),
+            [1 | 2 << 32]
+        );
+        let first: Vec<u32> = buffer.into_elements(8).unwrap();
+        assert_eq!((first.as_ptr(), &first[..]), (at, &[1, 2][..]));
+        let bytes = Buffer::from(vec![1, 0, 2, 0, 9]);
+        let halves: Vec<u16> = bytes.clone().into_elements(4).unwrap();
+        assert_eq!(halves, [1, 2]);
+        assert!(matches!(
+            bytes.into_typed::<u16>(),
+            Err(Error::PartialElement {
+                len: 5,
+                element_len: 2
+            })
+        ));
+        let bytes = vec![7_u8; 3];
+        let at = bytes.as_ptr();
+        let same = Buffer::typed(bytes).into_vec();
+        assert_eq!(same.as_ptr(), at);
     }
 
     #[test]

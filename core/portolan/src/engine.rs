@@ -6,7 +6,9 @@
 //! thread. While the program makes no call, the helper thread ([`carry`]) runs it instead. The
 //! thread of [`crate::liveness`] does not touch the engine.
 
+mod background;
 mod blocking;
+mod calls;
 mod carry;
 mod close;
 mod collective;
@@ -38,6 +40,8 @@ mod turn;
 mod wait;
 mod watch;
 
+pub(crate) use background::Background;
+pub(crate) use calls::{CALL_HEAD_LEN, reply_spec};
 pub(crate) use collective::{Collectives, system_spec};
 pub(crate) use completion::Completions;
 pub(crate) use delivery::{Inbox, Taken};
@@ -55,6 +59,7 @@ pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
 pub(crate) use turn::CLOCK_TURNS;
 pub(crate) use wait::{Descriptor, Waiter};
 
+use calls::Calls;
 use delivery::Deferred;
 use pace::Pace;
 use peer_events::PeerEvents;
@@ -182,6 +187,8 @@ pub(crate) struct Inner {
     unopened: Vec<Unopened>,
     /// State of collective operations. Boxed, because few programs use it.
     collectives: Box<Collectives>,
+    /// Calls of this process. Boxed, because few programs use it.
+    calls: Box<Calls>,
     /// Broadcasts by multicast.
     multicasts: Box<Multicasts>,
     /// Events of peers, until the program takes them.
@@ -210,6 +217,8 @@ pub(crate) struct Engine {
     guard: Option<Box<Descriptor>>,
     /// Set while the program sleeps, or is about to sleep, on a descriptor of its own.
     is_armed: bool,
+    /// Operations of several messages.
+    background: Vec<Box<dyn Background>>,
     #[cfg(test)]
     flush_count: u64,
 }
@@ -268,6 +277,7 @@ impl Inner {
             losses: None,
             unopened: Vec::new(),
             collectives: Box::default(),
+            calls: Box::default(),
             multicasts: Box::new(Multicasts::new(&job)?),
             peer_events: PeerEvents::default(),
             owner: Owner::this_process(),
@@ -421,6 +431,7 @@ impl Engine {
             has_more: false,
             guard: None,
             is_armed: false,
+            background: Vec::new(),
             #[cfg(test)]
             flush_count: 0,
         }

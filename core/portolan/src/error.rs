@@ -12,6 +12,7 @@ use portolan_proto::{Cause, RemoteFault};
 use portolan_sys::shortage::{Explained, Shortage};
 use std::fmt;
 use std::io;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Reason why a peer was declared dead.
@@ -284,6 +285,16 @@ pub enum Error {
     /// A shared buffer cannot be received into.
     #[error("a shared buffer cannot be posted for receiving; post a `Vec<u8>`")]
     BufferShared,
+    /// A message is not a whole number of elements of the type that the program expects.
+    #[error(
+        "{len} bytes are not a whole number of elements of {element_len} bytes; receive bytes, or send the same type"
+    )]
+    PartialElement {
+        /// Length of the message.
+        len: usize,
+        /// Length of an element.
+        element_len: usize,
+    },
     /// Shared memory cannot be registered for writing.
     #[error(
         "a shared buffer can be registered for reading only; register a `Vec<u8>` or a `Region`"
@@ -295,6 +306,14 @@ pub enum Error {
          library in the parent only, or start the child as a program of its own"
     )]
     Forked,
+    /// A call had no reply before its timeout.
+    #[error("rank {rank} has not replied within {timeout:?}")]
+    TimedOut {
+        /// Rank of the callee.
+        rank: u32,
+        /// The timeout.
+        timeout: Duration,
+    },
     /// The request was completed before, or never existed.
     #[error("this request has already completed, or never existed")]
     StaleRequest,

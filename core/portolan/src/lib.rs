@@ -19,6 +19,22 @@
 //! # }
 //! ```
 //!
+//! | purpose | calls |
+//! | --- | --- |
+//! | join and leave | [`Node::join`], [`Node::close`] |
+//! | messages to a port | [`Node::send`], [`Node::recv`], [`Node::recv_vec`], [`Node::probe`] |
+//! | messages by tag | [`Node::send_tagged`], [`Node::recv_tagged`], [`Node::peek`] |
+//! | without waiting | [`Node::isend`], [`Node::post_recv`], [`Node::wait`], [`Node::test`] |
+//! | several requests | [`Node::wait_any`], [`Node::wait_some`], [`Node::wait_all`] |
+//! | timeouts | [`Node::recv_timeout`], [`Node::send_timeout`], [`Node::wait_timeout`] |
+//! | handlers | [`Node::open_active`] |
+//! | calls with a reply | [`Node::call`], [`Node::serve`], [`Node::recv_call`] |
+//! | groups | [`Group`], [`Node::barrier`], [`Node::broadcast`], [`Node::allreduce`] |
+//! | remote memory | [`Node::window`], [`Node::put`], [`Node::get`], [`Node::fetch_add`] |
+//! | event loops | [`Node::event_fd`], [`Node::arm`], [`Node::disarm`] |
+//! | failures of peers | [`Node::next_peer_event`] |
+//! | no launcher | [`Endpoint`] |
+//!
 //! Ports are GAMMA's Active Ports. A message is sent to a (rank, port) and arrives in a buffer that
 //! was posted there. If the port has a handler, the handler runs when the message is complete.
 //! Handlers run inside calls of this library, on the calling thread. The only background work is a
@@ -66,10 +82,11 @@ pub use engine::{Context, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;
 pub use node::{
-    Barrier, Broadcast, Claimed, Envelope, Group, Node, PathInfo, PutNotice, ReduceOp, Reducible,
-    Registration, RemoteKey, RemoteTarget, TagMatch, TagTarget,
+    Call, CallBuilder, Claimed, Ended, Envelope, Group, Node, PathInfo, PutNotice, ReceivedCall,
+    ReduceOp, Reducible, Registration, RemoteKey, RemoteTarget, Reply, ReplyTo, TagMatch,
+    TagTarget, Window,
 };
-pub use ops::{Completion, Received, Request};
+pub use ops::{Completion, Failed, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};
 pub use portolan_link::{PortRange, PortsUsedUp};
 pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};

@@ -5,19 +5,27 @@
     reason = "blocking calls lend their slices to operations; see `ops`"
 )]
 
+mod call;
 mod collective;
 mod event;
 mod group;
 mod join;
+mod probe;
 mod reduce;
 mod remote;
+mod requests;
+mod running;
 mod tagged;
 mod timeout;
+mod window;
 
-pub use group::{Barrier, Broadcast, Group};
+pub use call::{Call, CallBuilder, ReceivedCall, Reply, ReplyTo};
+pub use group::Group;
 pub use reduce::{ReduceOp, Reducible};
 pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
+pub use requests::Ended;
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
+pub use window::Window;
 
 use collective::{Sending, Task, Wait};
 
@@ -29,7 +37,7 @@ use crate::error::Error;
 use crate::launch::Job;
 use crate::links::RawBy;
 use crate::model;
-use crate::ops::{Completion, OpKind, Received, Request};
+use crate::ops::{Completion, Failed, OpKind, Received, Request};
 use crate::port::{Message, PortConfig, Target};
 use crate::settings;
 use portolan_proto::{
@@ -98,6 +106,8 @@ pub struct Node {
     descriptor: Option<Box<Descriptor>>,
     /// All processes of the job.
     all: Group,
+    /// Number of the next group that is made by a split.
+    next_group_id: u16,
     is_clean: bool,
     /// Set when the process has left the job.
     is_closed: bool,
@@ -470,20 +480,20 @@ impl Node {
         result
     }
 
-    /// Waits for a non-blocking operation; the completion holds its buffer.
+    /// Waits for a non-blocking operation; the completion holds its buffer, and so does a failure.
     ///
     /// # Errors
     /// [`Error::PeerGone`], [`Error::NobodyLeft`], [`Error::Truncated`], [`Error::Refused`],
     /// [`Error::UnexpectedMemoryFull`]; [`Error::StaleRequest`] when the request was completed
     /// before, or its port has a handler.
     #[inline]
-    pub fn wait(&mut self, request: Request) -> Result<Completion, Error> {
+    pub fn wait(&mut self, request: Request) -> Result<Completion, Failed> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
         engine.inner.check_owner()?;
         let ops = &engine.inner.ops;
         if ops.is_handled(op) {
-            return Err(Error::StaleRequest);
+            return Err(Error::StaleRequest.into());
         }
         if !ops.is_done(op) {
             let about = engine.inner.awaited_peer(op);
@@ -493,7 +503,7 @@ impl Node {
             engine.inner.end_orphan(op);
         }
         let done = engine.inner.ops.finish(op);
-        done.unwrap_or_else(|| Err(engine.inner.stale()))
+        done.unwrap_or_else(|| Err(engine.inner.stale().into()))
     }
 
     /// Makes progress once and returns the completion if the operation has ended. A program that
@@ -502,16 +512,16 @@ impl Node {
     /// # Errors
     /// As [`Node::wait`]. In a job of one process, however, a receive from any source does not end
     /// by itself, because the process may still send to itself.
-    pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
+    pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Failed> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
         // Checked even if the operation had completed before the process was forked.
         engine.inner.check_owner()?;
         if engine.inner.ops.is_handled(op) {
-            return Err(Error::StaleRequest);
+            return Err(Error::StaleRequest.into());
         }
         if !engine.inner.ops.is_done(op) {
-            engine.progress();
+            engine.progress_all();
             if !engine.inner.ops.is_done(op) {
                 engine.on_empty_poll(op);
             }
@@ -521,7 +531,7 @@ impl Node {
         }
         match engine.inner.ops.finish(op) {
             Some(done) => done.map(Some),
-            None => Err(engine.inner.stale()),
+            None => Err(engine.inner.stale().into()),
         }
     }
 
@@ -535,7 +545,7 @@ impl Node {
     pub fn progress(&mut self) -> Result<usize, Error> {
         let engine = &mut *self.engine.enter();
         let was_last = engine.inner.is_last();
-        match engine.progress() {
+        match engine.progress_all() {
             0 if was_last => engine.inner.check_any_sender().map(|()| 0),
             0 => engine.inner.check_owner().map(|()| 0),
             moved => Ok(moved),
@@ -634,22 +644,29 @@ impl Engine {
         source: Option<u32>,
         bytes: &mut [u8],
     ) -> Result<(Option<PeerId>, Option<Received>), Error> {
-        let inner = &mut self.inner;
-        inner.check_owner()?;
-        let source = source.map(|rank| inner.check_rank(rank)).transpose()?;
-        match inner.port_use(port) {
-            PortUse::Open => {}
-            PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
-            PortUse::Handled => return Err(Error::PortHandled { port: port.number }),
-        }
+        let source = self.inner.check_recv(port, source)?;
         let wanted = RecvFilter::Port(port, source);
-        if inner.core.is_quiet(&wanted)
+        if self.inner.core.is_quiet(&wanted)
             && bytes.len() <= INBOX_LEN_MAX
             && let Some(taken) = self.recv_at_once(wanted, bytes, || false)
         {
             return Ok((source, Some(taken.received)));
         }
         Ok((source, self.inner.take_held(port, source, bytes)))
+    }
+}
+
+impl Inner {
+    /// Checks the arguments of a receive at a port, and returns the source.
+    #[inline]
+    fn check_recv(&self, port: PortId, source: Option<u32>) -> Result<Option<PeerId>, Error> {
+        self.check_owner()?;
+        let source = source.map(|rank| self.check_rank(rank)).transpose()?;
+        match self.port_use(port) {
+            PortUse::Open => Ok(source),
+            PortUse::Closed => Err(Error::PortClosed { port: port.number }),
+            PortUse::Handled => Err(Error::PortHandled { port: port.number }),
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::raw::{Cookie, RawKind, RawOp, RawPiece, RawWhat};
+use bytemuck::Pod;
 use portolan_proto::{MatchBits, OpId, PeerId, PortId};
 use portolan_sys::usage;
 use std::collections::HashMap;
@@ -61,6 +62,108 @@ pub struct Completion {
     pub imm: Option<u64>,
 }
 
+impl Completion {
+    /// Returns the received elements. They are not copied if the operation's buffer was made of such
+    /// elements ([`Buffer::typed`]). Without a buffer the vector is empty.
+    ///
+    /// # Errors
+    /// [`Error::PartialElement`].
+    pub fn into_vec<T: Pod>(self) -> Result<Vec<T>, Error> {
+        match self.buffer {
+            Some(buffer) => {
+                let len = self.len.min(buffer.len());
+                buffer.into_elements(len)
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Failure of a non-blocking operation. It returns the operation's buffer.
+///
+/// The operator `?` converts it to an [`Error`] in functions that return one.
+#[derive(thiserror::Error)]
+#[error("{}", self.0.error)]
+pub struct Failed(Box<FailedParts>);
+
+struct FailedParts {
+    error: Error,
+    completion: Completion,
+}
+
+impl Failed {
+    /// Rank in the completion of an operation that failed without a peer.
+    pub const NO_SOURCE: u32 = u32::MAX;
+
+    /// Creates the failure of an operation of this kind, with the facts that the error names.
+    fn new(kind: OpKind, error: Error, buffer: Option<Buffer>) -> Failed {
+        let awaited = kind.awaited_peer().map(|peer| peer.0);
+        let (source, len, tag, imm) = match &error {
+            Error::Truncated {
+                source_rank,
+                message_len,
+                ..
+            } => (Some(*source_rank), *message_len, 0, None),
+            Error::TruncatedTagged {
+                source_rank,
+                tag,
+                imm,
+                message_len,
+                ..
+            } => (Some(*source_rank), *message_len, *tag, *imm),
+            Error::PeerGone { rank, .. } => (Some(*rank), 0, 0, None),
+            _ => (None, 0, 0, None),
+        };
+        let completion = Completion {
+            len: usize::try_from(len).unwrap_or(usize::MAX),
+            source: source.or(awaited).unwrap_or(Failed::NO_SOURCE),
+            buffer,
+            tag,
+            imm,
+        };
+        Failed(Box::new(FailedParts { error, completion }))
+    }
+
+    /// Returns the reason.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.0.error
+    }
+
+    /// Returns what is known of the operation: its buffer, and length, source and tag of a message
+    /// that was longer than the buffer. Without a peer, the source is [`Failed::NO_SOURCE`].
+    #[must_use]
+    pub fn completion(&self) -> &Completion {
+        &self.0.completion
+    }
+
+    /// Returns the reason, and what is known of the operation.
+    #[must_use]
+    pub fn into_parts(self) -> (Error, Completion) {
+        let FailedParts { error, completion } = *self.0;
+        (error, completion)
+    }
+}
+
+impl std::fmt::Debug for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Error {
+        failed.0.error
+    }
+}
+
+impl From<Error> for Failed {
+    /// Makes the failure of a call that ended no operation.
+    fn from(error: Error) -> Failed {
+        Failed::new(OpKind::Region, error, None)
+    }
+}
+
 /// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
@@ -76,6 +179,16 @@ pub(crate) enum OpKind {
     RecvTagged {
         source: Option<PeerId>,
     },
+    /// Several messages of a group.
+    Collective {
+        group: u16,
+    },
+    /// Call of this peer, which replies.
+    Call(PeerId),
+    /// Wait for a message that is not received.
+    Probe {
+        source: Option<PeerId>,
+    },
 }
 
 impl OpKind {
@@ -83,9 +196,11 @@ impl OpKind {
     #[inline]
     pub(crate) fn awaited_peer(self) -> Option<PeerId> {
         match self {
-            OpKind::Send(peer) | OpKind::Remote(peer) => Some(peer),
-            OpKind::Recv { source, .. } | OpKind::RecvTagged { source } => source,
-            OpKind::Region => None,
+            OpKind::Send(peer) | OpKind::Remote(peer) | OpKind::Call(peer) => Some(peer),
+            OpKind::Recv { source, .. }
+            | OpKind::RecvTagged { source }
+            | OpKind::Probe { source } => source,
+            OpKind::Region | OpKind::Collective { .. } => None,
         }
     }
 }
@@ -240,6 +355,11 @@ impl Ops {
     /// Creates an operation on a buffer, with a request.
     pub(crate) fn owned(&mut self, kind: OpKind, buffer: Buffer) -> OpId {
         self.enter(kind, Memory::Owned(buffer), Owner::Request(State::Pending))
+    }
+
+    /// Creates an operation without memory, with a request.
+    pub(crate) fn without_memory(&mut self, kind: OpKind) -> OpId {
+        self.owned(kind, Buffer::from(Vec::new()))
     }
 
     /// Creates a send of borrowed `bytes`.
@@ -554,7 +674,8 @@ impl Ops {
             return Some(Ok(received));
         }
         self.finish(id).map(|done| {
-            done.map(|done| Received {
+            let done = done?;
+            Ok(Received {
                 len: done.len,
                 source: done.source,
             })
@@ -563,7 +684,7 @@ impl Ops {
 
     /// Removes a completed operation; returns `None` while it is pending.
     #[inline]
-    pub(crate) fn finish(&mut self, id: OpId) -> Option<Result<Completion, Error>> {
+    pub(crate) fn finish(&mut self, id: OpId) -> Option<Result<Completion, Failed>> {
         if !self.is_done(id) {
             return None;
         }
@@ -580,7 +701,7 @@ impl Ops {
                 tag: match_bits.map_or(0, |match_bits| match_bits.tag),
                 imm: match_bits.and_then(|match_bits| match_bits.imm),
             })),
-            Owner::Request(State::Failed(error)) => Some(Err(*error)),
+            Owner::Request(State::Failed(error)) => Some(Err(Failed::new(op.kind, *error, buffer))),
             _ => None,
         }
     }
@@ -593,13 +714,32 @@ impl Ops {
         }
     }
 
-    /// Returns borrowed memory to its owner while the operation continues. The operation then uses
-    /// a copy, which no caller reads.
-    pub(crate) fn detach(&mut self, id: OpId) {
+    /// Returns memory to its owner while the operation continues. The operation then uses a copy,
+    /// which no caller reads. Returns the operation's buffer.
+    pub(crate) fn detach(&mut self, id: OpId) -> Option<Buffer> {
         let copy = self.pieces(id).concat();
+        let op = self.get_mut(id)?;
+        op.owner = Owner::None;
+        match std::mem::replace(&mut op.memory, Memory::Owned(Buffer::from(copy))) {
+            Memory::Owned(buffer) => Some(buffer),
+            Memory::Borrowed(..) | Memory::BorrowedMut(..) | Memory::Two(_) => None,
+        }
+    }
+
+    /// Completes an operation on a buffer that was kept elsewhere.
+    pub(crate) fn complete_with(
+        &mut self,
+        id: OpId,
+        buffer: Buffer,
+        result: Result<Received, Error>,
+        match_bits: Option<MatchBits>,
+    ) {
         if let Some(op) = self.get_mut(id) {
-            op.memory = Memory::Owned(Buffer::from(copy));
-            op.owner = Owner::None;
+            op.memory = Memory::Owned(buffer);
+        }
+        match result {
+            Ok(received) => _ = self.complete_ok(id, received, match_bits),
+            Err(error) => self.fail(id, error),
         }
     }
 }
@@ -635,7 +775,11 @@ mod tests {
         assert!(!ops.is_done(id));
         ops.fail(id, Error::Cancelled);
         assert!(ops.is_done(id));
-        assert!(matches!(ops.finish(id), Some(Err(Error::Cancelled))));
+        let failed = ops.finish(id).unwrap().unwrap_err();
+        let (error, completion) = failed.into_parts();
+        assert!(matches!(error, Error::Cancelled));
+        assert_eq!((completion.source, completion.len), (1, 0));
+        assert_eq!(completion.buffer.unwrap().into_vec(), Vec::<u8>::new());
     }
 
     #[test]

@@ -5,13 +5,14 @@ use crate::buffer::Buffer;
 use portolan_proto::{LaneId, PortId, SendSpec};
 use std::fmt;
 
-/// Priority of a message. The lanes do not block each other.
+/// Priority of a message at its sender and on the network. The lanes of a sender do not block each
+/// other. A port gets the messages of both lanes in the order of their arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Ordinary traffic.
     #[default]
     Low,
-    /// Messages that must not wait behind ordinary traffic.
+    /// Messages that must not wait behind ordinary traffic of the same sender.
     High,
 }
 

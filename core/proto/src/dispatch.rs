@@ -22,7 +22,7 @@ pub(crate) mod transmit;
 use crate::base::credit::charge;
 use crate::base::request::Request;
 use crate::bulk::{FinishedRx, Origin};
-use crate::matching::port::{HeldMessage, Posted, Served, ServedRequest, TakenHeld};
+use crate::matching::port::{HeldMessage, Posted, Served, ServedRequest, TakenHeld, Waiting};
 use crate::path::outgoing::OutgoingKind;
 use crate::peer::Peer;
 use crate::peer::dormant::DormantPeer;
@@ -315,6 +315,25 @@ impl Core {
         self.sh.ctx.count_received(len as u64);
         let TakenHeld { peer, lane, .. } = taken;
         Some(HeldMessage { peer, lane, len })
+    }
+
+    /// Returns sender and length of the message that [`Core::post_recv`] would deliver or request
+    /// if no other receive were posted. The message stays available. `None` while events are
+    /// pending, because their messages arrived earlier.
+    pub fn peek_port(&mut self, port: PortId, source: Option<PeerId>) -> Option<(PeerId, u64)> {
+        if self.has_event() {
+            return None;
+        }
+        let Core { peers, sh, .. } = self;
+        let Shared { matching, held, .. } = sh;
+        let has_undelivered = |from: PeerId, lane| {
+            let peer = peers.get(from.index()).and_then(Option::as_deref);
+            peer.is_some_and(|peer| peer.has_undelivered(lane, port))
+        };
+        match matching.peek_at_port(port, source, has_undelivered)? {
+            (peer, Waiting::Held(id), _) => Some((peer, held.len(id) as u64)),
+            (peer, Waiting::Request(_), len) => Some((peer, len)),
+        }
     }
 
     /// Returns credit for a held message of `len` bytes taken by a receive or a handler.

@@ -296,6 +296,20 @@ impl Matching {
         self.ports.take_held(id, source, has_undelivered, take)
     }
 
+    /// See [`Port::peek`]. A failed search counts as waiting (`P4.14`).
+    pub(crate) fn peek_at_port(
+        &mut self,
+        id: PortId,
+        source: Option<PeerId>,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
+    ) -> Option<(PeerId, Waiting, u64)> {
+        let found = self.ports.peek(id, source, has_undelivered);
+        if found.is_none() {
+            self.lists.note_missed();
+        }
+        found
+    }
+
     /// Marks the first message of a lane at a port, a request, as being transferred.
     pub(crate) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
         self.ports.begin_transfer(id, from, transfer);

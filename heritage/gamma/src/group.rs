@@ -4,7 +4,7 @@
 use crate::code::*;
 use crate::machine::{self, BARRIER, BROADCAST, Held, running};
 use crate::port::UserBuffer;
-use portolan::{Error, Group, Node};
+use portolan::{Error, Group, Node, Request};
 use std::ffi::{c_int, c_ulong, c_void};
 
 /// Number of the group for broadcasts. Barriers use the group of the job.
@@ -38,10 +38,8 @@ pub extern "C" fn gamma_sync() -> c_int {
         not_in_handler()?;
         let _serialized = BARRIER.lock();
         let mut machine = running()?;
-        let mut barrier = machine.with_node(|node| Ok(node.begin_barrier(&Group::all(node))?))?;
-        poll_unlocked(&mut machine, |node, stop| {
-            node.poll_barrier(&mut barrier, stop)
-        })
+        let barrier = machine.with_node(|node| Ok(node.ibarrier()?))?;
+        wait_unlocked(&mut machine, barrier)
     })
 }
 
@@ -51,13 +49,11 @@ fn not_in_handler() -> Result<(), Failure> {
     running()?.with_node(|_| Ok(()))
 }
 
-/// Calls `poll` until it returns `true`. In between, other threads may use the machine.
-fn poll_unlocked(
-    machine: &mut Held,
-    mut poll: impl FnMut(&mut Node, &dyn Fn() -> bool) -> Result<bool, Error>,
-) -> Result<c_int, Failure> {
+/// Waits for a request. In between, other threads may use the machine.
+fn wait_unlocked(machine: &mut Held, request: Request) -> Result<c_int, Failure> {
     let stop = || machine::has_waiters() || machine::is_shared();
-    while !machine.with_node(|node| Ok(poll(node, &stop)?))? {
+    let poll = |node: &mut Node| Ok(node.wait_or_stop(request, stop)?);
+    while machine.with_node(poll)?.is_none() {
         machine::yield_lock(machine);
     }
     Ok(0)
@@ -89,10 +85,8 @@ pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulo
         // The program guarantees that the broadcast owns the memory until this function returns.
         let buffer = UserBuffer::new(buf, len)?.buffer();
         let root = u32::from(root);
-        let mut broadcast = machine
-            .with_node(|node| Ok(node.begin_broadcast(&broadcast_group(node)?, root, buffer)?))?;
-        poll_unlocked(&mut machine, |node, stop| {
-            Ok(node.poll_broadcast(&mut broadcast, stop)?.is_some())
-        })
+        let broadcast = machine
+            .with_node(|node| Ok(node.ibroadcast_of(&broadcast_group(node)?, root, buffer)?))?;
+        wait_unlocked(&mut machine, broadcast)
     })
 }

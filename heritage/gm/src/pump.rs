@@ -383,7 +383,7 @@ impl Machine {
             }
             if let Some(mut report) = one.report {
                 if let (Err(error), GM_SUCCESS) = (outcome, report.ended.status) {
-                    report.ended.status = Gm::of(&error);
+                    report.ended.status = Gm::of(error.error());
                 }
                 self.world().finish(&report);
             }

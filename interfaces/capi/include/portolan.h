@@ -214,6 +214,11 @@
 #define PORTOLAN_ERR_PEER_FAULT -44
 
 /**
+ * Nothing happened before the timeout. The call can be repeated; a request stays valid.
+ */
+#define PORTOLAN_ERR_TIMEOUT -45
+
+/**
  * The peer refused access to its memory: no region has that key, or the place is outside the
  * region, or its access rights forbid the operation, or the memory is unmapped.
  */
@@ -251,6 +256,11 @@
  * buffer.
  */
 #define PORTOLAN_IN_PLACE 1
+
+/**
+ * Colour of a process that portolan_group_split() puts in no group.
+ */
+#define PORTOLAN_NO_COLOUR 4294967295
 
 /**
  * Operation of reductions and atomic operations: the sum; integers wrap around.
@@ -614,6 +624,55 @@ typedef struct portolan_envelope_t {
 typedef uint64_t portolan_claim_t;
 
 /**
+ * A reply to a call.
+ */
+typedef struct portolan_reply_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Length of the reply.
+   */
+  uint64_t len;
+  /**
+   * Status that the server has chosen; 0 is success by convention.
+   */
+  uint32_t status;
+} portolan_reply_t;
+
+/**
+ * A request that a server has received.
+ */
+typedef struct portolan_call_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Number of the call, for its reply.
+   */
+  uint64_t number;
+  /**
+   * Bytes of the request, allocated by malloc().
+   */
+  void *memory;
+  /**
+   * Number of bytes.
+   */
+  uint64_t len;
+  /**
+   * Rank of the caller.
+   */
+  uint32_t source;
+} portolan_call_t;
+
+/**
+ * Releases memory of a reply that has been sent.
+ */
+typedef void (*portolan_release_t)(void *memory, void *user);
+
+/**
  * Event of a peer.
  */
 typedef struct portolan_peer_event_t {
@@ -634,11 +693,6 @@ typedef struct portolan_peer_event_t {
    */
   char reason[PORTOLAN_PEER_REASON_LEN];
 } portolan_peer_event_t;
-
-/**
- * A non-blocking collective operation, to be tested. 0 is no operation.
- */
-typedef uint64_t portolan_collective_t;
 
 /**
  * A place in the memory of another process, and the service to reach it with.
@@ -998,6 +1052,22 @@ int portolan_send(struct portolan_node_t *node,
                   uint32_t flags);
 
 /**
+ * Waits at most `timeout_ns` nanoseconds until the receiver accepts `len` bytes of any length. They
+ * are copied, and sent as if by portolan_isend_copy(). A receiver accepts nothing while it has 512
+ * KiB of unread messages of this process and lane, or has not yet answered. `flags`: as for
+ * portolan_send().
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT, and the message is not sent; those of portolan_send().
+ */
+int portolan_send_for(struct portolan_node_t *node,
+                      uint32_t rank,
+                      uint32_t port,
+                      const void *buffer,
+                      size_t len,
+                      uint32_t flags,
+                      uint64_t timeout_ns);
+
+/**
  * Sends `count` pieces as one message, like portolan_send().
  *
  * Errors: those of portolan_send().
@@ -1023,6 +1093,20 @@ int portolan_recv(struct portolan_node_t *node,
                   void *buffer,
                   size_t len,
                   struct portolan_received_t *received);
+
+/**
+ * Waits like portolan_recv(), at most `timeout_ns` nanoseconds. A long message that has begun to
+ * arrive is received completely, even after that time.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT, and no message is lost; those of portolan_recv().
+ */
+int portolan_recv_for(struct portolan_node_t *node,
+                      uint32_t port,
+                      uint32_t source,
+                      void *buffer,
+                      size_t len,
+                      uint64_t timeout_ns,
+                      struct portolan_received_t *received);
 
 /**
  * Starts a nonblocking send. The `len` bytes must not change until the operation has ended. Pass
@@ -1070,13 +1154,26 @@ int portolan_post_recv(struct portolan_node_t *node,
 /**
  * Waits until an operation has ended, and stores its result in `*completion`, which may be null.
  *
- * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
- * PORTOLAN_ERR_TRUNCATED, with `*completion` filled except for its buffer;
- * PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
+ * After a failure of the operation `*completion` has its buffer, the length and tag of a message
+ * that did not fit, and the source, which is PORTOLAN_ANY_SOURCE if it is unknown.
+ *
+ * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED,
+ * PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has
+ * a handler.
  */
 int portolan_wait(struct portolan_node_t *node,
                   portolan_request_t request,
                   struct portolan_completion_t *completion);
+
+/**
+ * Waits like portolan_wait(), at most `timeout_ns` nanoseconds.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT, and the request stays valid; those of portolan_wait().
+ */
+int portolan_wait_for(struct portolan_node_t *node,
+                      portolan_request_t request,
+                      uint64_t timeout_ns,
+                      struct portolan_completion_t *completion);
 
 /**
  * Waits until all of `count` operations have ended; requests of 0 count as ended. Each request is
@@ -1085,6 +1182,60 @@ int portolan_wait(struct portolan_node_t *node,
  * Errors: those of portolan_wait().
  */
 int portolan_wait_all(struct portolan_node_t *node, portolan_request_t *requests, size_t count);
+
+/**
+ * Waits until one of `count` operations has ended: sends, receives, operations on remote memory and
+ * collective operations alike. Requests of 0 are ignored. Stores the index of the ended one in
+ * `*index`, sets its request to 0, and returns its result like portolan_wait(). If all are 0,
+ * returns 0 with SIZE_MAX in `*index`.
+ *
+ * Errors: those of portolan_wait().
+ */
+int portolan_wait_any(struct portolan_node_t *node,
+                      portolan_request_t *requests,
+                      size_t count,
+                      size_t *index,
+                      struct portolan_completion_t *completion);
+
+/**
+ * Waits like portolan_wait_any(), at most `timeout_ns` nanoseconds.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT, and all requests stay valid; those of portolan_wait().
+ */
+int portolan_wait_any_for(struct portolan_node_t *node,
+                          portolan_request_t *requests,
+                          size_t count,
+                          uint64_t timeout_ns,
+                          size_t *index,
+                          struct portolan_completion_t *completion);
+
+/**
+ * Makes progress once. Returns like portolan_wait_any() if one of `count` operations has ended, and
+ * PORTOLAN_PENDING if none has.
+ *
+ * Errors: those of portolan_wait().
+ */
+int portolan_test_any(struct portolan_node_t *node,
+                      portolan_request_t *requests,
+                      size_t count,
+                      size_t *index,
+                      struct portolan_completion_t *completion);
+
+/**
+ * Waits until at least one of `count` operations has ended; requests of 0 are ignored. Returns the
+ * number of those that have ended, 0 if all are 0. For each, stores its index in `indices`, its
+ * result (0 or a negative number) in `results`, and its completion in `completions`, in this order,
+ * and sets its request to 0. The arrays have `count` elements. `results` and `completions` may be
+ * null; each completion has its size set.
+ *
+ * Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
+ */
+int portolan_wait_some(struct portolan_node_t *node,
+                       portolan_request_t *requests,
+                       size_t count,
+                       size_t *indices,
+                       int *results,
+                       struct portolan_completion_t *completions);
 
 /**
  * Makes progress once. Returns 0 when the operation has ended, like portolan_wait(), and
@@ -1184,6 +1335,21 @@ int portolan_recv_tagged(struct portolan_node_t *node,
                          struct portolan_envelope_t *envelope);
 
 /**
+ * Waits like portolan_recv_tagged(), at most `timeout_ns` nanoseconds. A long message that has begun
+ * to arrive is received completely, even after that time.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT, and no message is lost; those of portolan_recv_tagged().
+ */
+int portolan_recv_tagged_for(struct portolan_node_t *node,
+                             uint64_t tag,
+                             uint64_t ignore,
+                             uint32_t source,
+                             void *buffer,
+                             size_t len,
+                             uint64_t timeout_ns,
+                             struct portolan_envelope_t *envelope);
+
+/**
  * Makes progress once. Returns 1 if an unexpected message matches, and stores its properties in
  * `*envelope`; the message stays available to receives. Returns 0 if there is none.
  *
@@ -1229,6 +1395,141 @@ int portolan_recv_claimed(struct portolan_node_t *node,
 int portolan_cancel(struct portolan_node_t *node, portolan_request_t request);
 
 /**
+ * Waits until a message from process `source`, or from any with PORTOLAN_ANY_SOURCE, waits at
+ * `port`, and stores its properties in `*received`. The message stays available: a receive from
+ * that sender gets it.
+ *
+ * Errors: those of portolan_recv(), except for PORTOLAN_ERR_TRUNCATED.
+ */
+int portolan_probe(struct portolan_node_t *node,
+                   uint32_t port,
+                   uint32_t source,
+                   struct portolan_received_t *received);
+
+/**
+ * Waits like portolan_probe(), at most `timeout_ns` nanoseconds; with 0 it does not wait.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT; those of portolan_probe().
+ */
+int portolan_probe_for(struct portolan_node_t *node,
+                       uint32_t port,
+                       uint32_t source,
+                       uint64_t timeout_ns,
+                       struct portolan_received_t *received);
+
+/**
+ * Waits until a message waits that portolan_recv_tagged() would receive, and stores its properties
+ * in `*envelope`. The message stays available. portolan_peek() does not wait.
+ *
+ * Errors: those of portolan_peek().
+ */
+int portolan_probe_tagged(struct portolan_node_t *node,
+                          uint64_t tag,
+                          uint64_t ignore,
+                          uint32_t source,
+                          struct portolan_envelope_t *envelope);
+
+/**
+ * Waits like portolan_probe_tagged(), at most `timeout_ns` nanoseconds.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT; those of portolan_probe_tagged().
+ */
+int portolan_probe_tagged_for(struct portolan_node_t *node,
+                              uint64_t tag,
+                              uint64_t ignore,
+                              uint32_t source,
+                              uint64_t timeout_ns,
+                              struct portolan_envelope_t *envelope);
+
+/**
+ * Waits for the next message to `port` like portolan_recv(), of any length, and stores its address
+ * in `*buffer`. The memory is allocated by malloc(); release it with free(). On failure `*buffer`
+ * becomes null.
+ *
+ * Errors: those of portolan_recv(), except for PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_SYSTEM when no
+ * memory is left, and the message is still available.
+ */
+int portolan_recv_alloc(struct portolan_node_t *node,
+                        uint32_t port,
+                        uint32_t source,
+                        void **buffer,
+                        struct portolan_received_t *received);
+
+/**
+ * Waits for a tagged message like portolan_recv_tagged(), of any length, and stores its address in
+ * `*buffer`; see portolan_recv_alloc().
+ *
+ * Errors: those of portolan_recv_tagged(), except for PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_SYSTEM
+ * when no memory is left, and the message is still available.
+ */
+int portolan_recv_tagged_alloc(struct portolan_node_t *node,
+                               uint64_t tag,
+                               uint64_t ignore,
+                               uint32_t source,
+                               void **buffer,
+                               struct portolan_envelope_t *envelope);
+
+/**
+ * Calls a server: sends `len` bytes as a request to `port` of process `rank`, and waits at most
+ * `timeout_ns` nanoseconds for the reply, which has any length. UINT64_MAX is no limit. Stores the
+ * address of the reply in `*bytes`, and its length and status in `*reply`. The memory is allocated
+ * by malloc(); release it with free(). On failure `*bytes` becomes null.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT, and a later reply is dropped; PORTOLAN_ERR_PEER_GONE when the server
+ * has ended; PORTOLAN_ERR_SYSTEM when no memory is left; those of portolan_send().
+ */
+int portolan_call(struct portolan_node_t *node,
+                  uint32_t rank,
+                  uint32_t port,
+                  const void *request,
+                  size_t len,
+                  uint64_t timeout_ns,
+                  void **bytes,
+                  struct portolan_reply_t *reply);
+
+/**
+ * Waits at most `timeout_ns` nanoseconds for the next request of portolan_call() to `port`, which was
+ * opened with portolan_open(), and describes it in `*call`. UINT64_MAX is no limit. Its memory
+ * `call->memory` is allocated by malloc(); release it with free(). Answer with portolan_reply().
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT; PORTOLAN_ERR_SYSTEM when no memory is left; those of
+ * portolan_recv().
+ */
+int portolan_recv_call(struct portolan_node_t *node,
+                       uint32_t port,
+                       uint64_t timeout_ns,
+                       struct portolan_call_t *call);
+
+/**
+ * Answers the call `number` of process `source` with a copy of `len` bytes and a status from 0 to
+ * 65535; 0 is success by convention. A server may answer calls in any order. Handlers may call it.
+ *
+ * Errors: PORTOLAN_ERR_ARGUMENT; those of portolan_send().
+ */
+int portolan_reply(struct portolan_node_t *node,
+                   uint32_t source,
+                   uint64_t number,
+                   uint32_t status,
+                   const void *bytes,
+                   size_t len);
+
+/**
+ * Answers a call like portolan_reply(), without a copy of long replies. The bytes must not change
+ * until the library calls `release` with `bytes` and `user`, once, even if this fails. It does so
+ * inside calls, or on a thread of its own.
+ *
+ * Errors: PORTOLAN_ERR_ARGUMENT; those of portolan_send().
+ */
+int portolan_reply_release(struct portolan_node_t *node,
+                           uint32_t source,
+                           uint64_t number,
+                           uint32_t status,
+                           void *bytes,
+                           size_t len,
+                           portolan_release_t release,
+                           void *user);
+
+/**
  * Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
  * after each turn, so its result must depend on state that handlers change.
  *
@@ -1236,6 +1537,16 @@ int portolan_cancel(struct portolan_node_t *node, portolan_request_t request);
  * because all other processes of the job have ended.
  */
 int portolan_wait_until(struct portolan_node_t *node, int (*done)(void *user), void *user);
+
+/**
+ * Waits like portolan_wait_until(), at most `timeout_ns` nanoseconds.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT; those of portolan_wait_until().
+ */
+int portolan_wait_until_for(struct portolan_node_t *node,
+                            int (*done)(void *user),
+                            void *user,
+                            uint64_t timeout_ns);
 
 /**
  * Returns the descriptor for a program's own event loop, which waits until it is readable. Call
@@ -1269,7 +1580,7 @@ int portolan_disarm(struct portolan_node_t *node);
 int portolan_next_peer_event(struct portolan_node_t *node, struct portolan_peer_event_t *event);
 
 /**
- * Makes a group of `count` processes with the number `id`, from 1 to 32766. All members, and no
+ * Makes a group of `count` processes with the number `id`, from 1 to 16383. All members, and no
  * other group, must use this number, and name the same ranks in the same order.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, a
@@ -1280,6 +1591,20 @@ int portolan_group_new(struct portolan_node_t *node,
                        const uint32_t *ranks,
                        size_t count,
                        struct portolan_group_t **group);
+
+/**
+ * Splits a group, or with null all processes of the job: members that pass the same `colour` form a
+ * new group, in the order of their `key`, and of the old group for equal keys. With
+ * PORTOLAN_NO_COLOUR a member takes part and gets null. All members call it, as any collective
+ * operation. The library chooses the numbers of the new groups; a process can do this 16,383 times.
+ *
+ * Errors: those of portolan_allreduce(); PORTOLAN_ERR_SETTING when no number is left.
+ */
+int portolan_group_split(struct portolan_node_t *node,
+                         const struct portolan_group_t *group,
+                         uint32_t colour,
+                         uint32_t key,
+                         struct portolan_group_t **new_group);
 
 /**
  * Frees a group. Null has no effect.
@@ -1370,14 +1695,15 @@ int portolan_reduce(struct portolan_node_t *node,
 
 /**
  * Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
- * member has begun it. Poll `*collective` with portolan_test_collective(). A group has at most two
- * pending collective operations, which all members begin in the same order.
+ * member has begun it; pass `*request` to portolan_wait() or a similar function. Every call that
+ * waits or makes progress advances it. A group has at most two pending collective operations, which
+ * all members begin in the same order.
  *
  * Errors: those of portolan_barrier().
  */
 int portolan_ibarrier(struct portolan_node_t *node,
                       const struct portolan_group_t *group,
-                      portolan_collective_t *collective);
+                      portolan_request_t *request);
 
 /**
  * Begins a broadcast like portolan_broadcast(), and returns at once; see portolan_ibarrier().
@@ -1390,16 +1716,35 @@ int portolan_ibroadcast(struct portolan_node_t *node,
                         uint32_t root,
                         void *buffer,
                         size_t len,
-                        portolan_collective_t *collective);
+                        portolan_request_t *request);
 
 /**
- * Makes progress once. Returns 0 when this process has completed its part of a collective
- * operation, and PORTOLAN_PENDING before. After a failure the operation has ended.
+ * Begins a reduction like portolan_allreduce(), and returns at once; see portolan_ibarrier(). Until
+ * it has ended, the values must not be used.
  *
- * Errors: those of portolan_broadcast(); PORTOLAN_ERR_STALE_REQUEST when it ended before, or is
- * not valid.
+ * Errors: those of portolan_allreduce().
  */
-int portolan_test_collective(struct portolan_node_t *node, portolan_collective_t collective);
+int portolan_iallreduce(struct portolan_node_t *node,
+                        const struct portolan_group_t *group,
+                        int operation,
+                        int type,
+                        void *values,
+                        size_t count,
+                        portolan_request_t *request);
+
+/**
+ * Begins a reduction like portolan_reduce(), and returns at once; see portolan_iallreduce().
+ *
+ * Errors: those of portolan_reduce().
+ */
+int portolan_ireduce(struct portolan_node_t *node,
+                     const struct portolan_group_t *group,
+                     uint32_t root,
+                     int operation,
+                     int type,
+                     void *values,
+                     size_t count,
+                     portolan_request_t *request);
 
 /**
  * Allocates `len` zeroed bytes for bulk messages. These are whole, populated pages, and large
@@ -1503,6 +1848,15 @@ int portolan_next_notice(struct portolan_node_t *node, struct portolan_notice_t 
  * Errors: PORTOLAN_ERR_NOBODY_LEFT.
  */
 int portolan_wait_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
+
+/**
+ * Waits like portolan_wait_notice(), at most `timeout_ns` nanoseconds.
+ *
+ * Errors: PORTOLAN_ERR_TIMEOUT, PORTOLAN_ERR_NOBODY_LEFT.
+ */
+int portolan_wait_notice_for(struct portolan_node_t *node,
+                             uint64_t timeout_ns,
+                             struct portolan_notice_t *notice);
 
 /**
  * Changes numbers in the memory of another process. They are changed when it returns, and `before`

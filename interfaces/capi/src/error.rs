@@ -42,6 +42,8 @@ impl Codes for Portolan {
             Error::PortClosed { .. } => PORTOLAN_ERR_PORT_CLOSED,
             Error::PortInUse { .. } | Error::PortHandled { .. } => PORTOLAN_ERR_PORT_IN_USE,
             Error::Atomic { .. } => PORTOLAN_ERR_ARGUMENT,
+            Error::TimedOut { .. } => PORTOLAN_ERR_TIMEOUT,
+            Error::PartialElement { .. } => PORTOLAN_ERR_ARGUMENT,
             Error::StaleRequest => PORTOLAN_ERR_STALE_REQUEST,
             Error::Cancelled => PORTOLAN_ERR_CANCELLED,
             Error::CollectiveMismatch(found) if found.is_of_length() => {

@@ -7,7 +7,7 @@ use crate::handle::{Joined, enter, portolan_node_t};
 use crate::memory;
 use crate::node::number;
 use crate::types::*;
-use portolan::{Group, Node, ReduceOp, Reducible};
+use portolan::{Group, Node, ReduceOp, Reducible, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, RwLock};
@@ -64,7 +64,7 @@ fn live(handle: &portolan_group_t) -> Result<Group, Failure> {
     })
 }
 
-/// Makes a group of `count` processes with the number `id`, from 1 to 32766. All members, and no
+/// Makes a group of `count` processes with the number `id`, from 1 to 16383. All members, and no
 /// other group, must use this number, and name the same ranks in the same order.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, a
@@ -89,16 +89,52 @@ pub unsafe extern "C" fn portolan_group_new(
         let ranks = unsafe { memory::elements("ranks", ranks, count)? };
         let id = u16::try_from(id).unwrap_or(u16::MAX);
         let made = Group::new(entered.node()?, id, ranks)?;
-        let handle: &'static portolan_group_t = Box::leak(Box::new(portolan_group_t {
-            magic: MAGIC,
-            group: RwLock::new(Some(made)),
-        }));
-        let mut groups = GROUPS.lock().unwrap_or_else(|broken| broken.into_inner());
-        groups.push(handle);
         // SAFETY: as above.
-        unsafe { group.write(ptr::from_ref(handle).cast_mut()) };
+        unsafe { group.write(ptr::from_ref(make(made)).cast_mut()) };
         Ok(PORTOLAN_OK)
     })
+}
+
+/// Makes a handle for a group.
+fn make(group: Group) -> &'static portolan_group_t {
+    let handle: &'static portolan_group_t = Box::leak(Box::new(portolan_group_t {
+        magic: MAGIC,
+        group: RwLock::new(Some(group)),
+    }));
+    let mut groups = GROUPS.lock().unwrap_or_else(|broken| broken.into_inner());
+    groups.push(handle);
+    handle
+}
+
+/// Splits a group, or with null all processes of the job: members that pass the same `colour` form a
+/// new group, in the order of their `key`, and of the old group for equal keys. With
+/// PORTOLAN_NO_COLOUR a member takes part and gets null. All members call it, as any collective
+/// operation. The library chooses the numbers of the new groups; a process can do this 16,383 times.
+///
+/// Errors: those of portolan_allreduce(); PORTOLAN_ERR_SETTING when no number is left.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_group_split(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    colour: u32,
+    key: u32,
+    new_group: *mut *mut portolan_group_t,
+) -> c_int {
+    if new_group.is_null() {
+        return guard(|| Err(Failure::null("new_group")));
+    }
+    let work = |joined: &mut Joined, group: &Group| {
+        // SAFETY: not null; the program guarantees that it points to a pointer.
+        unsafe { new_group.write(ptr::null_mut()) };
+        let colour = (colour != PORTOLAN_NO_COLOUR).then_some(colour);
+        if let Some(made) = group.split(&mut joined.node, colour, key)? {
+            // SAFETY: as above.
+            unsafe { new_group.write(ptr::from_ref(make(made)).cast_mut()) };
+        }
+        Ok(PORTOLAN_OK)
+    };
+    // SAFETY: guaranteed by the program.
+    unsafe { with_group(node, group, work) }
 }
 
 /// Frees a group. Null has no effect.
@@ -226,7 +262,7 @@ pub unsafe extern "C" fn portolan_cast(
 
 /// Members that receive a result.
 #[derive(Clone, Copy)]
-enum Receiver {
+pub(crate) enum Receiver {
     All,
     Root(u32),
 }
@@ -286,7 +322,7 @@ pub unsafe extern "C" fn portolan_reduce(
     unsafe { with_group(node, group, work) }
 }
 
-fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
+pub(crate) fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
     match operation {
         PORTOLAN_SUM => Ok(ReduceOp::Sum),
         PORTOLAN_PRODUCT => Ok(ReduceOp::Product),
@@ -301,10 +337,32 @@ fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
     }
 }
 
-struct Reduction<'a> {
-    group: &'a Group,
-    operation: ReduceOp,
-    receiver: Receiver,
+pub(crate) struct Reduction<'a> {
+    pub(crate) group: &'a Group,
+    pub(crate) operation: ReduceOp,
+    pub(crate) receiver: Receiver,
+}
+
+/// Calls `$call` with the type that a constant of the interface names.
+macro_rules! by_type {
+    ($kind:expr, $call:ident::<_>($($argument:expr),*)) => {
+        match $kind {
+            PORTOLAN_INT32 => $call::<i32>($($argument),*),
+            PORTOLAN_INT64 => $call::<i64>($($argument),*),
+            PORTOLAN_UINT32 => $call::<u32>($($argument),*),
+            PORTOLAN_UINT64 => $call::<u64>($($argument),*),
+            PORTOLAN_FLOAT => $call::<f32>($($argument),*),
+            PORTOLAN_DOUBLE => $call::<f64>($($argument),*),
+            other => Err(unknown_type(other)),
+        }
+    };
+}
+
+#[cold]
+fn unknown_type(kind: c_int) -> Failure {
+    let text =
+        format!("type {kind} is not defined in portolan.h; use PORTOLAN_DOUBLE or another one");
+    Failure::new(PORTOLAN_ERR_ARGUMENT, text)
 }
 
 impl Reduction<'_> {
@@ -317,42 +375,66 @@ impl Reduction<'_> {
         values: *mut c_void,
         count: usize,
     ) -> Result<c_int, Failure> {
-        // SAFETY: guaranteed by the caller, for each line.
-        unsafe {
-            match kind {
-                PORTOLAN_INT32 => {
-                    self.on(node, memory::elements_mut::<i32>("values", values, count)?)
-                }
-                PORTOLAN_INT64 => {
-                    self.on(node, memory::elements_mut::<i64>("values", values, count)?)
-                }
-                PORTOLAN_UINT32 => {
-                    self.on(node, memory::elements_mut::<u32>("values", values, count)?)
-                }
-                PORTOLAN_UINT64 => {
-                    self.on(node, memory::elements_mut::<u64>("values", values, count)?)
-                }
-                PORTOLAN_FLOAT => {
-                    self.on(node, memory::elements_mut::<f32>("values", values, count)?)
-                }
-                PORTOLAN_DOUBLE => {
-                    self.on(node, memory::elements_mut::<f64>("values", values, count)?)
-                }
-                other => {
-                    let text = format!(
-                        "type {other} is not defined in portolan.h; use PORTOLAN_DOUBLE or another"
-                    );
-                    Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
-                }
-            }
-        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { by_type!(kind, run_of::<_>(self, node, values, count)) }
     }
 
-    fn on<T: Reducible>(&self, node: &mut Node, values: &mut [T]) -> Result<c_int, Failure> {
-        match self.receiver {
-            Receiver::All => node.allreduce_of(self.group, self.operation, values)?,
-            Receiver::Root(root) => node.reduce_of(self.group, root, self.operation, values)?,
-        }
-        Ok(PORTOLAN_OK)
+    /// Begins the reduction.
+    ///
+    /// # Safety
+    /// As [`memory::receive_buffer`], for elements of the type that `kind` names.
+    pub(crate) unsafe fn begin(
+        &self,
+        node: &mut Node,
+        kind: c_int,
+        values: *mut c_void,
+        count: usize,
+    ) -> Result<Request, Failure> {
+        // SAFETY: guaranteed by the caller.
+        unsafe { by_type!(kind, begin_of::<_>(self, node, values, count)) }
     }
+}
+
+/// # Safety
+/// As [`memory::elements_mut`].
+unsafe fn run_of<T: Reducible>(
+    reduction: &Reduction<'_>,
+    node: &mut Node,
+    values: *mut c_void,
+    count: usize,
+) -> Result<c_int, Failure> {
+    // SAFETY: guaranteed by the caller.
+    let values = unsafe { memory::elements_mut::<T>("values", values, count)? };
+    let Reduction {
+        group,
+        operation,
+        receiver,
+    } = reduction;
+    match *receiver {
+        Receiver::All => node.allreduce_of(group, *operation, values)?,
+        Receiver::Root(root) => node.reduce_of(group, root, *operation, values)?,
+    }
+    Ok(PORTOLAN_OK)
+}
+
+/// # Safety
+/// As [`memory::receive_buffer`].
+unsafe fn begin_of<T: Reducible>(
+    reduction: &Reduction<'_>,
+    node: &mut Node,
+    values: *mut c_void,
+    count: usize,
+) -> Result<Request, Failure> {
+    let len = count.saturating_mul(size_of::<T>());
+    // SAFETY: guaranteed by the caller.
+    let buffer = unsafe { memory::receive_buffer(values, len)? };
+    let Reduction {
+        group,
+        operation,
+        receiver,
+    } = reduction;
+    Ok(match *receiver {
+        Receiver::All => node.iallreduce_buffer::<T>(group, *operation, buffer)?,
+        Receiver::Root(root) => node.ireduce_buffer::<T>(group, root, *operation, buffer)?,
+    })
 }

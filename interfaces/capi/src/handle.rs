@@ -8,7 +8,6 @@
 //! of reading memory with another owner.
 
 use crate::code::*;
-use crate::collective::Collective;
 use crate::failure::Failure;
 use portolan::{Claimed, Context, Error, Node, Registration};
 use portolan_ffi::{this_thread, watch_forks};
@@ -35,9 +34,6 @@ pub(crate) struct Joined {
     pub(crate) claim_count: u64,
     /// Registered memory, by key.
     pub(crate) registered: BTreeMap<u64, Registration>,
-    /// Pending collective operations, by number.
-    pub(crate) collectives: BTreeMap<u64, Collective>,
-    pub(crate) collective_count: u64,
 }
 
 /// This process, as a member of its job.
@@ -87,8 +83,6 @@ impl portolan_node_t {
                 claims: BTreeMap::new(),
                 claim_count: 0,
                 registered: BTreeMap::new(),
-                collectives: BTreeMap::new(),
-                collective_count: 0,
             })),
         }));
         let mut handles = HANDLES.lock().unwrap_or_else(|broken| broken.into_inner());

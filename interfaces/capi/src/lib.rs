@@ -22,6 +22,7 @@
 )]
 
 mod atomic;
+mod call;
 pub mod code;
 mod collective;
 mod counters;
@@ -35,6 +36,7 @@ mod message;
 mod model;
 mod node;
 mod port;
+mod probe;
 mod remote;
 mod request;
 mod tagged;

@@ -204,7 +204,7 @@ pub unsafe extern "C" fn portolan_recv_for(
     })
 }
 
-fn to_c(received: &Received) -> portolan_received_t {
+pub(crate) fn to_c(received: &Received) -> portolan_received_t {
     portolan_received_t {
         size: 0,
         len: received.len as u64,

@@ -8,9 +8,8 @@ use crate::memory::{self, Out};
 use crate::message::target;
 use crate::node::number;
 use crate::port;
-use crate::tagged::truncated;
 use crate::types::{PORTOLAN_ANY_SOURCE, portolan_completion_t, portolan_request_t};
-use portolan::{Completion, Error, Request};
+use portolan::{Completion, Ended, Failed, Node, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -155,9 +154,12 @@ pub unsafe extern "C" fn portolan_post_recv(
 
 /// Waits until an operation has ended, and stores its result in `*completion`, which may be null.
 ///
-/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
-/// PORTOLAN_ERR_TRUNCATED, with `*completion` filled except for its buffer;
-/// PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
+/// After a failure of the operation `*completion` has its buffer, the length and tag of a message
+/// that did not fit, and the source, which is PORTOLAN_ANY_SOURCE if it is unknown.
+///
+/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED,
+/// PORTOLAN_ERR_TRUNCATED; PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has
+/// a handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_wait(
     node: *mut portolan_node_t,
@@ -169,9 +171,7 @@ pub unsafe extern "C" fn portolan_wait(
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
         let done = entered.node()?.wait(named(request)?);
-        completion.fill_from(&done, to_c, truncated_completion);
-        done?;
-        Ok(PORTOLAN_OK)
+        end(done, completion)
     })
 }
 
@@ -193,9 +193,7 @@ pub unsafe extern "C" fn portolan_wait_for(
         let done = entered.node()?.wait_timeout(named(request)?, timeout);
         let done = done.transpose();
         let done = done.ok_or_else(|| timed_out("the operation has not ended", timeout))?;
-        completion.fill_from(&done, to_c, truncated_completion);
-        done?;
-        Ok(PORTOLAN_OK)
+        end(done, completion)
     })
 }
 
@@ -220,11 +218,167 @@ pub unsafe extern "C" fn portolan_wait_all(
             if request == 0 {
                 continue;
             }
-            if let Err(error) = entered.node()?.wait(Request::from_raw(request)) {
-                result = result.and(Err(error.into()));
+            if let Err(failed) = entered.node()?.wait(Request::from_raw(request)) {
+                result = result.and(Err(portolan::Error::from(failed).into()));
             }
         }
         result
+    })
+}
+
+/// SIZE_MAX of C: the index if all requests are 0.
+const NO_INDEX: usize = usize::MAX;
+
+/// Common part of the functions that wait for any of `count` operations.
+///
+/// # Safety
+/// As [`enter`]; the pointers belong to the program as its call describes.
+unsafe fn any(
+    node: *mut portolan_node_t,
+    requests: *mut portolan_request_t,
+    count: usize,
+    index: *mut usize,
+    completion: *mut portolan_completion_t,
+    wait: impl FnOnce(&mut Node, &mut Vec<Request>) -> Option<Ended>,
+    none: impl FnOnce() -> Result<c_int, Failure>,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the caller.
+        let (mut entered, completion) =
+            unsafe { (enter(node)?, Out::new("completion", completion)?) };
+        // SAFETY: guaranteed by the caller.
+        let slots: &mut [portolan_request_t] =
+            unsafe { memory::elements_mut("requests", requests.cast(), count)? };
+        if index.is_null() {
+            return Err(Failure::null("index"));
+        }
+        // SAFETY: not null; the caller guarantees the rest.
+        unsafe { index.write(NO_INDEX) };
+        let used = slots.iter().filter(|slot| **slot != 0);
+        let mut listed: Vec<Request> = used.map(|slot| Request::from_raw(*slot)).collect();
+        if listed.is_empty() {
+            return Ok(PORTOLAN_OK);
+        }
+        let Some(ended) = wait(entered.node()?, &mut listed) else {
+            return none();
+        };
+        let raw = ended.request.to_raw();
+        if let Some(place) = slots.iter().position(|slot| *slot == raw) {
+            slots[place] = 0;
+            // SAFETY: as above.
+            unsafe { index.write(place) };
+        }
+        end(ended.result, completion)
+    })
+}
+
+/// Waits until one of `count` operations has ended: sends, receives, operations on remote memory and
+/// collective operations alike. Requests of 0 are ignored. Stores the index of the ended one in
+/// `*index`, sets its request to 0, and returns its result like portolan_wait(). If all are 0,
+/// returns 0 with SIZE_MAX in `*index`.
+///
+/// Errors: those of portolan_wait().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_any(
+    node: *mut portolan_node_t,
+    requests: *mut portolan_request_t,
+    count: usize,
+    index: *mut usize,
+    completion: *mut portolan_completion_t,
+) -> c_int {
+    let wait = |node: &mut Node, listed: &mut Vec<Request>| node.wait_any(listed);
+    let none = || Err(no_request());
+    // SAFETY: guaranteed by the program.
+    unsafe { any(node, requests, count, index, completion, wait, none) }
+}
+
+/// Waits like portolan_wait_any(), at most `timeout_ns` nanoseconds.
+///
+/// Errors: PORTOLAN_ERR_TIMEOUT, and all requests stay valid; those of portolan_wait().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_any_for(
+    node: *mut portolan_node_t,
+    requests: *mut portolan_request_t,
+    count: usize,
+    timeout_ns: u64,
+    index: *mut usize,
+    completion: *mut portolan_completion_t,
+) -> c_int {
+    let timeout = timeout(timeout_ns);
+    let wait = |node: &mut Node, listed: &mut Vec<Request>| node.wait_any_timeout(listed, timeout);
+    let none = || Err(timed_out("no operation has ended", timeout));
+    // SAFETY: guaranteed by the program.
+    unsafe { any(node, requests, count, index, completion, wait, none) }
+}
+
+/// Makes progress once. Returns like portolan_wait_any() if one of `count` operations has ended, and
+/// PORTOLAN_PENDING if none has.
+///
+/// Errors: those of portolan_wait().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_test_any(
+    node: *mut portolan_node_t,
+    requests: *mut portolan_request_t,
+    count: usize,
+    index: *mut usize,
+    completion: *mut portolan_completion_t,
+) -> c_int {
+    let wait = |node: &mut Node, listed: &mut Vec<Request>| node.test_any(listed);
+    let none = || Ok(PORTOLAN_PENDING);
+    // SAFETY: guaranteed by the program.
+    unsafe { any(node, requests, count, index, completion, wait, none) }
+}
+
+/// Waits until at least one of `count` operations has ended; requests of 0 are ignored. Returns the
+/// number of those that have ended, 0 if all are 0. For each, stores its index in `indices`, its
+/// result (0 or a negative number) in `results`, and its completion in `completions`, in this order,
+/// and sets its request to 0. The arrays have `count` elements. `results` and `completions` may be
+/// null; each completion has its size set.
+///
+/// Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_wait_some(
+    node: *mut portolan_node_t,
+    requests: *mut portolan_request_t,
+    count: usize,
+    indices: *mut usize,
+    results: *mut c_int,
+    completions: *mut portolan_completion_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: guaranteed by the program.
+        let mut entered = unsafe { enter(node)? };
+        // SAFETY: the program guarantees that the arrays have `count` elements.
+        let (slots, indices): (&mut [portolan_request_t], &mut [usize]) = unsafe {
+            (
+                memory::elements_mut("requests", requests.cast(), count)?,
+                memory::elements_mut("indices", indices.cast(), count)?,
+            )
+        };
+        let mut outs = Vec::new();
+        for place in 0..count {
+            let at = match completions.is_null() {
+                true => ptr::null_mut(),
+                // SAFETY: as above.
+                false => unsafe { completions.add(place) },
+            };
+            // SAFETY: guaranteed by the program.
+            outs.push(unsafe { Out::new("completions", at)? });
+        }
+        let used: Vec<usize> = (0..count).filter(|place| slots[*place] != 0).collect();
+        let listed = used.iter().map(|place| Request::from_raw(slots[*place]));
+        let all_ended = entered.node()?.wait_some(&mut listed.collect());
+        let ended_count = all_ended.len();
+        for ((place, ended), out) in all_ended.into_iter().enumerate().zip(outs) {
+            indices[place] = used[ended.index];
+            slots[used[ended.index]] = 0;
+            let code = end(ended.result, out).unwrap_or_else(|failure| failure.code());
+            if !results.is_null() {
+                // SAFETY: as above.
+                unsafe { results.add(place).write(code) };
+            }
+        }
+        Ok(number(ended_count as u64))
     })
 }
 
@@ -242,14 +396,10 @@ pub unsafe extern "C" fn portolan_test(
         // SAFETY: guaranteed by the program.
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
-        let done = match entered.node()?.test(named(request)?) {
-            Ok(None) => return Ok(PORTOLAN_PENDING),
-            Ok(Some(done)) => Ok(done),
-            Err(error) => Err(error),
-        };
-        completion.fill_from(&done, to_c, truncated_completion);
-        done?;
-        Ok(PORTOLAN_OK)
+        match entered.node()?.test(named(request)?).transpose() {
+            None => Ok(PORTOLAN_PENDING),
+            Some(done) => end(done, completion),
+        }
     })
 }
 
@@ -269,18 +419,22 @@ fn no_request() -> Failure {
     )
 }
 
-/// Describes a message that did not fit its buffer.
-fn truncated_completion(error: &Error) -> Option<portolan_completion_t> {
-    let envelope = truncated(error)?;
-    Some(portolan_completion_t {
-        size: 0,
-        len: envelope.len,
-        buffer: ptr::null_mut(),
-        source: envelope.source,
-        has_imm: envelope.has_imm,
-        tag: envelope.tag,
-        imm: envelope.imm,
-    })
+/// Fills the program's structure from the result of an operation.
+fn end(
+    done: Result<Completion, Failed>,
+    completion: Out<portolan_completion_t>,
+) -> Result<c_int, Failure> {
+    match done {
+        Ok(done) => {
+            completion.fill(&to_c(&done));
+            Ok(PORTOLAN_OK)
+        }
+        Err(failed) => {
+            let (error, done) = failed.into_parts();
+            completion.fill(&to_c(&done));
+            Err(error.into())
+        }
+    }
 }
 
 fn to_c(done: &Completion) -> portolan_completion_t {

@@ -32,7 +32,7 @@ unsafe fn target(rank: u32, tag: u64, imm: *const u64, flags: u32) -> Result<Tag
 }
 
 #[inline]
-fn which(tag: u64, ignore: u64, source: u32) -> TagMatch {
+pub(crate) fn which(tag: u64, ignore: u64, source: u32) -> TagMatch {
     let which = TagMatch::new(tag).ignore(ignore);
     match source {
         PORTOLAN_ANY_SOURCE => which,
@@ -67,7 +67,7 @@ pub(crate) fn truncated(error: &Error) -> Option<portolan_envelope_t> {
     })
 }
 
-fn to_c(envelope: &Envelope) -> portolan_envelope_t {
+pub(crate) fn to_c(envelope: &Envelope) -> portolan_envelope_t {
     portolan_envelope_t {
         size: 0,
         len: envelope.len as u64,

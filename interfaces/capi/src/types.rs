@@ -20,8 +20,8 @@ pub const PORTOLAN_IN_PLACE: u32 = 1;
 /// A non-blocking operation, to be waited for or tested. 0 is no operation.
 pub type portolan_request_t = u64;
 
-/// A non-blocking collective operation, to be tested. 0 is no operation.
-pub type portolan_collective_t = u64;
+/// Colour of a process that portolan_group_split() puts in no group.
+pub const PORTOLAN_NO_COLOUR: u32 = 0xffff_ffff;
 
 /// A piece of a message, with the layout of struct iovec.
 #[repr(C)]
@@ -63,6 +63,34 @@ pub struct portolan_completion_t {
     pub tag: u64,
     /// Immediate data of the message; 0 if it has none.
     pub imm: u64,
+}
+
+/// A reply to a call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_reply_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Length of the reply.
+    pub len: u64,
+    /// Status that the server has chosen; 0 is success by convention.
+    pub status: u32,
+}
+
+/// A request that a server has received.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_call_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Number of the call, for its reply.
+    pub number: u64,
+    /// Bytes of the request, allocated by malloc().
+    pub memory: *mut c_void,
+    /// Number of bytes.
+    pub len: u64,
+    /// Rank of the caller.
+    pub source: u32,
 }
 
 /// A message for a handler; valid while the handler runs.

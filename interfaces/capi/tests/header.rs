@@ -25,6 +25,8 @@ const SOURCES: &[&str] = &[
     "message",
     "request",
     "tagged",
+    "probe",
+    "call",
     "event",
     "group",
     "collective",
@@ -216,6 +218,8 @@ fn both_languages_agree_on_sizes_and_offsets() {
         portolan_envelope_t { size, len, tag, imm, source, has_imm }
         portolan_remote_t { size, key, offset, notice, rank, flags }
         portolan_atomic_t { size, operation, r#type, count, operands, compare, before }
+        portolan_reply_t { size, len, status }
+        portolan_call_t { size, number, memory, len, source }
         portolan_notice_t { size, word, key, offset, len, source }
         portolan_peer_event_t { size, rank, kind, reason }
         portolan_message_t { size, bytes, len, message_len, buffer, buffer_len, source, port }

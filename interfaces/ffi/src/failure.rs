@@ -82,6 +82,12 @@ impl<C: Codes> Failure<C> {
     }
 }
 
+impl<C: Codes> From<portolan::Failed> for Failure<C> {
+    fn from(failed: portolan::Failed) -> Self {
+        Error::from(failed).into()
+    }
+}
+
 impl<C: Codes> From<Error> for Failure<C> {
     #[cold]
     fn from(error: Error) -> Self {

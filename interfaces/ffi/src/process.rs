@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Thread identification, handling of forked children, and leaving a job.
 
-use portolan::{Error, Group, Node};
-use std::time::{Duration, Instant};
+use portolan::{Error, Node};
+use std::time::Duration;
 
 /// Time that a leaving process waits for the other processes to leave. Meanwhile it repeats
 /// acknowledgements lost on a network, so that a sender that waits for one does not report a failed
@@ -39,10 +39,9 @@ pub fn watch_forks(disown: extern "C" fn()) {
 /// # Errors
 /// As [`Node::close`].
 pub fn leave(mut node: Node) -> Result<(), Error> {
-    let begun = Instant::now();
     // Failed processes, or processes in other calls, do not concern a leaving one.
-    if let Ok(mut barrier) = node.begin_barrier(&Group::all(&node)) {
-        let _ = node.poll_barrier(&mut barrier, || begun.elapsed() >= LINGER);
+    if let Ok(barrier) = node.ibarrier() {
+        let _ = node.wait_timeout(barrier, LINGER);
     }
     node.close()
 }

@@ -124,3 +124,9 @@ fn remedy(errno: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+impl From<portolan::Failed> for Fault {
+    fn from(failed: portolan::Failed) -> Fault {
+        Fault::Message(failed.into())
+    }
+}

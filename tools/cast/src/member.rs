@@ -313,7 +313,7 @@ impl Member {
                 Err(error) => {
                     self.receives.pop_front();
                     if let Some(sender) = self.receives_from {
-                        self.on_failure(sender, error)?;
+                        self.on_failure(sender, error.into())?;
                     }
                 }
             }
@@ -376,7 +376,7 @@ impl Member {
                 }
                 Err(error) => {
                     let _ = self.sends.swap_remove(index);
-                    self.on_failure(rank, error)?;
+                    self.on_failure(rank, error.into())?;
                 }
             }
         }
@@ -391,7 +391,7 @@ impl Member {
                 Ok(Some(_)) => return Err(Fault::Protocol("a message on the watch port")),
                 Err(error) => {
                     let _ = self.watches.swap_remove(index);
-                    self.on_failure(rank, error)?;
+                    self.on_failure(rank, error.into())?;
                 }
             }
         }

@@ -270,7 +270,7 @@ impl Inner {
     pub(crate) fn give_up_op(&mut self, op: OpId) {
         match self.withdraw(op) {
             true => self.ops.forget(op),
-            false => self.ops.detach(op),
+            false => _ = self.ops.detach(op),
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Awaited {
     Credit(OpId),
     /// Delivery to the peers of everything that was sent.
     Close,
+    /// The end of one of so many operations.
+    Any(usize),
     /// A notice of a put.
     Notice,
     /// A condition of the program.
@@ -62,21 +64,27 @@ impl Inner {
 
     /// Describes the pending operations of a process that is not in a blocking call, and may poll.
     fn waits_of_a_poll(&self) -> Waits {
-        let pending: Vec<OpId> = self.ops.pending().collect();
-        if pending.is_empty() {
+        if self.ops.pending().next().is_none() {
             let text = "is in no blocking call and has no pending operation".to_owned();
             return Waits { text, on: vec![] };
         }
+        let (text, peers) = self.describe_pending();
+        Waits {
+            text: format!("is in no blocking call; pending: {text}"),
+            on: peers.iter().map(|peer| peer.0).collect(),
+        }
+    }
+
+    /// Describes the pending operations, and the peers that alone can complete one of them.
+    fn describe_pending(&self) -> (String, Vec<PeerId>) {
+        let pending: Vec<OpId> = self.ops.pending().collect();
         let described = pending.iter().take(DESCRIBED_MAX);
         let (mut texts, peers): (Vec<String>, Vec<Option<PeerId>>) =
             described.map(|op| self.describe_op(*op)).unzip();
         if pending.len() > DESCRIBED_MAX {
             texts.push(format!("{} more", pending.len() - DESCRIBED_MAX));
         }
-        Waits {
-            text: format!("is in no blocking call; pending: {}", texts.join("; ")),
-            on: peers.iter().flatten().map(|peer| peer.0).collect(),
-        }
+        (texts.join("; "), peers.into_iter().flatten().collect())
     }
 
     /// Describes a wait that began at `since`, and returns the peers that can end the wait.
@@ -94,6 +102,10 @@ impl Inner {
                     ranks.join(", ")
                 );
                 (text, peers)
+            }
+            Awaited::Any(count) => {
+                let (text, peers) = self.describe_pending();
+                (format!("one of {count} operations: {text}"), peers)
             }
             Awaited::Notice => ("a notice of a put, from any rank".to_owned(), vec![]),
             Awaited::Condition => ("a condition of the program".to_owned(), vec![]),
@@ -132,6 +144,10 @@ impl Inner {
                 format!("transfer of {len} bytes with memory of rank {}", peer.0)
             }
             OpKind::Region => "registered memory".to_owned(),
+            OpKind::Call(peer) => format!("reply of rank {} to a call", peer.0),
+            OpKind::Probe { source } => format!("a message from {}", rank_or_any(source)),
+            OpKind::Collective { group: 0 } => "collective operation of the job".to_owned(),
+            OpKind::Collective { group } => format!("collective operation of group {group}"),
             OpKind::Recv { port, source } => {
                 format!(
                     "receive at port {} from {}",

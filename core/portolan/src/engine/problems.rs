@@ -124,7 +124,7 @@ impl Inner {
         self.ops.kind(op)?.awaited_peer()
     }
 
-    pub(super) fn is_from_anybody(&self, op: OpId) -> bool {
+    pub(crate) fn is_from_anybody(&self, op: OpId) -> bool {
         matches!(
             self.ops.kind(op),
             Some(OpKind::Recv { source: None, .. } | OpKind::RecvTagged { source: None })

@@ -354,6 +354,28 @@ impl Inner {
         self.send_copy_spec(peer, to.spec(), bytes)
     }
 
+    /// Sends `buffer` and drops it when the message has arrived. No caller waits for that.
+    pub(crate) fn send_unawaited(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        buffer: Buffer,
+    ) -> Result<(), Error> {
+        if peer.0 == self.rank() {
+            // Counted as unread.
+            return self.send_copy_spec(peer, spec, &buffer);
+        }
+        if self.append(peer, &spec, &buffer)
+            || self.try_eager(peer, &spec, &[&buffer])? == Submitted::Accepted
+        {
+            return Ok(());
+        }
+        let memory = Memory::Owned(buffer);
+        let op = self.ops.enter(OpKind::Send(peer), memory, Owner::None);
+        self.submit_op(peer, spec, op);
+        Ok(())
+    }
+
     /// Sends a copy like [`Inner::send_copy`], to any address.
     pub(crate) fn send_copy_spec(
         &mut self,

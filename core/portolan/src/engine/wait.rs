@@ -163,6 +163,7 @@ impl Waiter {
         loop {
             let received = engine.work(None);
             engine.inner.is_idle &= received == 0;
+            engine.advance_background();
             // A forked child of the process that has joined never receives an event.
             if done(&engine.inner) || engine.inner.owner.is_another() {
                 engine.leave_to_caller();

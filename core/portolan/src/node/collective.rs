@@ -10,10 +10,10 @@ use super::Group;
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
 use crate::collective::{GroupNotice, HEAD_LEN, Head};
-use crate::engine::{Awaited, Submitted, system_spec};
+use crate::engine::{Awaited, Engine, Submitted, system_spec};
 use crate::error::Error;
 use crate::multicast::Announcement;
-use crate::ops::{Completion, OpKind, Request};
+use crate::ops::{Completion, OpKind};
 use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, RecvFilter};
 use std::time::Duration;
 
@@ -38,6 +38,11 @@ impl Task {
 
     pub(super) fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Returns the rank of the root.
+    pub(super) fn root_rank(&self) -> u32 {
+        self.group.rank_of(self.head.root)
     }
 
     fn port(&self) -> PortId {
@@ -89,75 +94,8 @@ impl Wait {
 }
 
 impl Node {
-    /// Begins the operation of `group` that `call` describes.
-    pub(crate) fn begin_task(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
-        let mut engine = self.engine.enter();
-        let begun = engine.inner.begin_collective(group.members(), &call);
-        engine.flush_if_wanted();
-        Ok(Task {
-            group: group.clone(),
-            head: begun?,
-        })
-    }
-
-    /// Ends the operation; notifies all members if it ended with an error.
-    pub(crate) fn end_task<T>(
-        &mut self,
-        task: &Task,
-        result: Result<T, Error>,
-    ) -> Result<T, Error> {
-        let engine = &mut *self.engine.enter();
-        let (inner, group) = (&mut engine.inner, task.group.members());
-        inner.end_collective(group, &task.head);
-        let result = match result {
-            Ok(value) => inner.check_unread(group).map(|()| value),
-            // A member that reported the first cause may have ended since. Its report counts first.
-            Err(error) => Err(inner.check_intact(group.id()).err().unwrap_or(error)),
-        };
-        if let Err(error) = &result
-            && !inner.is_broken(group.id())
-        {
-            let (rank, why) = failed_member(inner.rank(), error);
-            inner.break_group(group.id(), rank, why);
-        }
-        engine.flush_if_wanted();
-        result
-    }
-
-    /// Like [`Node::end_task`], for an operation that continues unless `result` is an error.
-    pub(crate) fn end_on_failure<T>(
-        &mut self,
-        task: &Task,
-        result: Result<T, Error>,
-    ) -> Result<T, Error> {
-        match result {
-            Err(_) => self.end_task(task, result),
-            going_on => going_on,
-        }
-    }
-
-    /// Returns an error if the group is broken.
-    pub(crate) fn check_intact(&mut self, task: &Task) -> Result<(), Error> {
-        self.engine.enter().inner.check_intact(task.group_id())
-    }
-
-    fn wait_for(&mut self, op: OpId, peer: PeerId) -> Wait {
-        Wait {
-            op,
-            peer,
-            notify_at: self.engine.enter().inner.read_clock() + NOTIFY_AFTER,
-            notified: false,
-        }
-    }
-
-    /// Drives the engine until the operation of `wait` has ended, or `stop` returns true. Returns
-    /// whether it has ended.
-    pub(crate) fn wait_task(
-        &mut self,
-        task: &Task,
-        wait: &mut Wait,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<bool, Error> {
+    /// Drives the engine until the operation of `wait` has ended.
+    pub(crate) fn wait_task(&mut self, task: &Task, wait: &mut Wait) -> Result<(), Error> {
         loop {
             let (op, group) = (wait.op, task.group_id());
             let notify_at = (!wait.notified).then_some(wait.notify_at);
@@ -167,35 +105,17 @@ impl Node {
             self.waiter.until(engine, &[wait.peer], awaited, |inner| {
                 inner.ops.is_done(op)
                     || inner.is_broken(group)
-                    || stop()
                     || notify_at.is_some_and(|at| inner.last_clock_read() >= at)
             });
             if engine.inner.ops.is_done(op) {
-                return Ok(true);
+                return Ok(());
             }
             engine.inner.check_intact(group)?;
             if !wait.notified && engine.inner.last_clock_read() >= wait.notify_at {
                 wait.notified = true;
-                let head = task.head;
-                engine
-                    .inner
-                    .send_notice(wait.peer, &GroupNotice::Waiting { group, head });
-                engine.inner.check_unread(task.group.members())?;
-                engine.flush();
-            }
-            if stop() {
-                // A program that polls must detect the same failures as one that waits.
-                engine.on_empty_poll_from(Some(wait.peer));
-                return Ok(false);
+                engine.notify_waiting(task, &[wait.peer])?;
             }
         }
-    }
-
-    pub(super) fn peer_of(&self, task: &Task, member: u32) -> Result<PeerId, Error> {
-        self.engine
-            .read()
-            .inner
-            .check_rank(task.group.rank_of(member))
     }
 
     /// Sends `bytes` to `member`, and waits until the caller may reuse them.
@@ -205,7 +125,7 @@ impl Node {
         member: u32,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let peer = self.peer_of(task, member)?;
+        let peer = self.engine.enter().peer_of(task, member)?;
         let mut place = [0; INBOX_LEN_MAX];
         if Task::is_inline(bytes.len()) {
             return self.send_message(task, peer, task.with_header(&mut place, bytes));
@@ -235,15 +155,179 @@ impl Node {
     /// Waits for an operation on the caller's memory, and always detaches the memory.
     fn finish_data(&mut self, task: &Task, op: OpId, peer: PeerId) -> Result<usize, Error> {
         let guard = BorrowGuard { node: self, op };
-        let mut wait = guard.node.wait_for(op, peer);
-        guard.node.wait_task(task, &mut wait, &|| false)?;
+        let mut wait = guard.node.engine.enter().begin_wait(op, peer);
+        guard.node.wait_task(task, &mut wait)?;
         let done = guard.node.engine.enter().inner.ops.finish_borrowed(op);
         done.unwrap_or(Err(Error::StaleRequest))
             .map(|received| received.len)
     }
 
-    /// Starts a nonblocking send of a copy of `bytes` to `member`. The caller must wait for long
-    /// ones.
+    /// Waits for the data of `member` that fill `into`.
+    pub(crate) fn receive_data(
+        &mut self,
+        task: &Task,
+        member: u32,
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.enter().peer_of(task, member)?;
+        if !Task::is_inline(into.len()) {
+            return self.receive_long(task, peer, into);
+        }
+        let mut place = [0; INBOX_LEN_MAX];
+        let len = self.receive_message(task, peer, &mut place)?;
+        let engine = &mut *self.engine.enter();
+        engine.take_inline(task, peer, &place[..len], into)
+    }
+
+    fn receive_message(
+        &mut self,
+        task: &Task,
+        peer: PeerId,
+        place: &mut [u8],
+    ) -> Result<usize, Error> {
+        let (port, source) = (task.port(), Some(peer));
+        let mut engine = self.engine.enter();
+        let wanted = RecvFilter::Port(port, source);
+        if engine.inner.core.is_quiet(&wanted)
+            && let Some(taken) = engine.recv_at_once(wanted, place, || false)
+        {
+            return Ok(taken.received.len);
+        }
+        let len = place.len() as u64;
+        let inner = &mut engine.inner;
+        // SAFETY: as in `send_message`; `place` is not used before the operation is complete.
+        let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, place) };
+        inner.core.post_recv(port, op, len, source);
+        engine.drain();
+        drop(engine);
+        self.finish_data(task, op, peer)
+    }
+
+    /// Receives long data. Header and data arrive in order, and a buffer for each is posted in
+    /// advance, so that long data are received directly into their place.
+    fn receive_long(&mut self, task: &Task, peer: PeerId, into: &mut [u8]) -> Result<(), Error> {
+        let mut engine = self.engine.enter();
+        let mut head = engine.post_head(task, peer)?;
+        let (port, source) = (task.port(), Some(peer));
+        let len = into.len() as u64;
+        // SAFETY: as in `receive_message`.
+        let op = unsafe {
+            engine
+                .inner
+                .ops
+                .borrowed_mut(OpKind::Recv { port, source }, into)
+        };
+        engine.inner.core.post_recv(port, op, len, source);
+        drop(engine);
+        let guard = BorrowGuard { node: self, op };
+        guard.node.engine.enter().drain();
+        guard.node.finish_head(task, &mut head)?;
+        let node = &mut *guard.node;
+        let got = node.finish_data(task, op, peer)?;
+        node.engine.enter().check_len(peer, got as u64, len)
+    }
+
+    /// Waits for a header without data and checks it.
+    fn finish_head(&mut self, task: &Task, wait: &mut Wait) -> Result<(), Error> {
+        let waited = self.wait_task(task, wait);
+        let engine = &mut *self.engine.enter();
+        if waited.is_err() {
+            engine.give_up_wait(wait);
+        }
+        waited?;
+        let message = engine.finish_message(wait)?;
+        engine.take_inline(task, wait.peer, &message, &mut [])
+    }
+}
+
+impl Engine {
+    /// Returns whether the operation of `wait` has ended, without waiting. Notifies the member that
+    /// has been waited for for long.
+    pub(super) fn poll_task(&mut self, task: &Task, wait: &mut Wait) -> Result<bool, Error> {
+        self.inner.check_intact(task.group_id())?;
+        if self.inner.ops.is_done(wait.op) {
+            return Ok(true);
+        }
+        if !wait.notified && self.inner.last_clock_read() >= wait.notify_at {
+            wait.notified = true;
+            self.notify_waiting(task, &[wait.peer])?;
+        }
+        self.watch_background(wait.peer);
+        Ok(false)
+    }
+
+    /// Notifies members that this process waits for them.
+    pub(super) fn notify_waiting(&mut self, task: &Task, peers: &[PeerId]) -> Result<(), Error> {
+        let (group, head) = (task.group_id(), task.head);
+        for peer in peers {
+            let notice = GroupNotice::Waiting { group, head };
+            self.inner.send_notice(*peer, &notice);
+        }
+        self.inner.check_unread(task.group.members())?;
+        self.flush();
+        Ok(())
+    }
+
+    /// Takes the memory of an operation that is no longer waited for.
+    pub(super) fn take_memory(&mut self, wait: &Wait) -> Option<Buffer> {
+        match self.inner.ops.is_done(wait.op) || self.inner.withdraw(wait.op) {
+            true => self.inner.ops.reclaim(wait.op),
+            false => self.inner.ops.detach(wait.op),
+        }
+    }
+
+    /// Begins the operation of `group` that `call` describes.
+    pub(crate) fn begin_task(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
+        let begun = self.inner.begin_collective(group.members(), &call);
+        self.flush_if_wanted();
+        Ok(Task {
+            group: group.clone(),
+            head: begun?,
+        })
+    }
+
+    /// Ends the operation; notifies all members if it ended with an error.
+    pub(crate) fn end_task<T>(
+        &mut self,
+        task: &Task,
+        result: Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (inner, group) = (&mut self.inner, task.group.members());
+        inner.end_collective(group, &task.head);
+        let result = match result {
+            Ok(value) => inner.check_unread(group).map(|()| value),
+            // A member that reported the first cause may have ended since. Its report counts first.
+            Err(error) => Err(inner.check_intact(group.id()).err().unwrap_or(error)),
+        };
+        if let Err(error) = &result
+            && !inner.is_broken(group.id())
+        {
+            let (rank, why) = failed_member(inner.rank(), error);
+            inner.break_group(group.id(), rank, why);
+        }
+        self.flush_if_wanted();
+        result
+    }
+
+    /// Returns an error if the group is broken.
+    pub(crate) fn check_intact(&mut self, task: &Task) -> Result<(), Error> {
+        self.inner.check_intact(task.group_id())
+    }
+
+    fn begin_wait(&mut self, op: OpId, peer: PeerId) -> Wait {
+        Wait {
+            op,
+            peer,
+            notify_at: self.inner.read_clock() + NOTIFY_AFTER,
+            notified: false,
+        }
+    }
+
+    pub(super) fn peer_of(&self, task: &Task, member: u32) -> Result<PeerId, Error> {
+        self.inner.check_rank(task.group.rank_of(member))
+    }
+
+    /// Starts to send a copy of `bytes` to `member`; long ones must be waited for.
     pub(crate) fn begin_send(
         &mut self,
         task: &Task,
@@ -294,96 +378,17 @@ impl Node {
     fn begin_message(&mut self, task: &Task, peer: PeerId, inline: &[u8]) -> Result<(), Error> {
         let mut place = [0; INBOX_LEN_MAX];
         let message = task.with_header(&mut place, inline);
-        let engine = &mut *self.engine.enter();
         let spec = system_spec(task.port());
-        let sent = engine.inner.send_copy_spec(peer, spec, message);
-        engine.flush();
+        let sent = self.inner.send_copy_spec(peer, spec, message);
+        self.flush();
         sent
     }
 
     fn begin_payload(&mut self, task: &Task, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
-        let mut engine = self.engine.enter();
-        let begun = engine
-            .inner
-            .isend_spec(peer, system_spec(task.port()), buffer);
-        engine.flush();
-        drop(engine);
-        Ok(self.wait_for(begun?.0, peer))
-    }
-
-    /// Waits for the data of `member` that fill `into`.
-    pub(crate) fn receive_data(
-        &mut self,
-        task: &Task,
-        member: u32,
-        into: &mut [u8],
-    ) -> Result<(), Error> {
-        let peer = self.peer_of(task, member)?;
-        if !Task::is_inline(into.len()) {
-            return self.receive_long(task, peer, into);
-        }
-        let mut place = [0; INBOX_LEN_MAX];
-        let len = self.receive_message(task, peer, &mut place)?;
-        self.take_inline(task, peer, &place[..len], into)
-    }
-
-    fn receive_message(
-        &mut self,
-        task: &Task,
-        peer: PeerId,
-        place: &mut [u8],
-    ) -> Result<usize, Error> {
-        let (port, source) = (task.port(), Some(peer));
-        let mut engine = self.engine.enter();
-        let wanted = RecvFilter::Port(port, source);
-        if engine.inner.core.is_quiet(&wanted)
-            && let Some(taken) = engine.recv_at_once(wanted, place, || false)
-        {
-            return Ok(taken.received.len);
-        }
-        let len = place.len() as u64;
-        let inner = &mut engine.inner;
-        // SAFETY: as in `send_message`; `place` is not used before the operation is complete.
-        let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, place) };
-        inner.core.post_recv(port, op, len, source);
-        engine.drain();
-        drop(engine);
-        self.finish_data(task, op, peer)
-    }
-
-    /// Receives long data. Header and data arrive in order, and a buffer for each is posted in
-    /// advance, so that long data are received directly into their place.
-    fn receive_long(&mut self, task: &Task, peer: PeerId, into: &mut [u8]) -> Result<(), Error> {
-        let mut head = self.post_head(task, peer)?;
-        let (port, source) = (task.port(), Some(peer));
-        let len = into.len() as u64;
-        let mut engine = self.engine.enter();
-        // SAFETY: as in `receive_message`.
-        let op = unsafe {
-            engine
-                .inner
-                .ops
-                .borrowed_mut(OpKind::Recv { port, source }, into)
-        };
-        engine.inner.core.post_recv(port, op, len, source);
-        drop(engine);
-        let guard = BorrowGuard { node: self, op };
-        guard.node.engine.enter().drain();
-        guard.node.finish_head(task, &mut head)?;
-        let node = &mut *guard.node;
-        let got = node.finish_data(task, op, peer)?;
-        node.check_len(peer, got as u64, len)
-    }
-
-    /// Waits for a header without data and checks it.
-    fn finish_head(&mut self, task: &Task, wait: &mut Wait) -> Result<(), Error> {
-        let waited = self.wait_task(task, wait, &|| false);
-        if waited.is_err() {
-            self.give_up(wait);
-        }
-        waited?;
-        let message = self.finish_message(wait)?;
-        self.take_inline(task, wait.peer, &message, &mut [])
+        let spec = system_spec(task.port());
+        let begun = self.inner.isend_spec(peer, spec, buffer);
+        self.flush();
+        Ok(self.begin_wait(begun?.0, peer))
     }
 
     /// Posts a buffer for a header with short data.
@@ -409,16 +414,16 @@ impl Node {
     }
 
     fn post_data(&mut self, task: &Task, peer: PeerId, buffer: Buffer) -> Result<Wait, Error> {
-        let mut engine = self.engine.enter();
-        let posted = engine.inner.post_recv(task.port(), buffer, Some(peer))?;
-        engine.drain();
-        drop(engine);
-        Ok(self.wait_for(posted.0, peer))
+        let posted = self.inner.post_recv(task.port(), buffer, Some(peer))?;
+        self.drain();
+        Ok(self.begin_wait(posted.0, peer))
     }
 
     /// Returns the completion of a finished wait.
     pub(crate) fn finish_wait(&mut self, wait: &Wait) -> Result<Completion, Error> {
-        self.wait(Request(wait.op))
+        let done = self.inner.ops.finish(wait.op);
+        done.unwrap_or_else(|| Err(self.inner.stale().into()))
+            .map_err(Error::from)
     }
 
     fn finish_message(&mut self, wait: &Wait) -> Result<Vec<u8>, Error> {
@@ -482,14 +487,11 @@ impl Node {
         };
         let group = task.group_id();
         let (theirs, own) = (&theirs, &task.head);
-        self.engine
-            .enter()
-            .inner
-            .check_data(group, peer, theirs, own)?;
+        self.inner.check_data(group, peer, theirs, own)?;
         Ok(&message[HEAD_LEN..])
     }
 
-    fn check_len(&self, peer: PeerId, got: u64, announced: u64) -> Result<(), Error> {
+    pub(super) fn check_len(&self, peer: PeerId, got: u64, announced: u64) -> Result<(), Error> {
         if got == announced {
             return Ok(());
         }
@@ -500,22 +502,19 @@ impl Node {
     }
 
     pub(super) fn violation(&self, peer: PeerId, what: &'static str) -> Error {
-        self.engine
-            .read()
-            .inner
-            .peer_error(peer, Cause::Violation(what))
+        self.inner.peer_error(peer, Cause::Violation(what))
     }
 
     /// Cancels a receive without a message and returns its buffer.
     pub(crate) fn take_back(&mut self, wait: &Wait) -> Option<Buffer> {
-        let inner = &mut self.engine.enter().inner;
+        let inner = &mut self.inner;
         let is_withdrawn = inner.withdraw(wait.op);
         is_withdrawn.then(|| inner.ops.reclaim(wait.op)).flatten()
     }
 
     /// Cancels an operation that is no longer waited for.
-    pub(crate) fn give_up(&mut self, wait: &Wait) {
-        self.engine.enter().inner.give_up_op(wait.op);
+    pub(crate) fn give_up_wait(&mut self, wait: &Wait) {
+        self.inner.give_up_op(wait.op);
     }
 }
 

@@ -38,7 +38,10 @@ impl Node {
         let engine = self.engine.hold_mut();
         engine.inner.check_owner()?;
         engine.flush();
-        if engine.has_deferred() || engine.inner.has_peer_events() {
+        if engine.advance_background() > 0
+            || engine.has_deferred()
+            || engine.inner.has_peer_events()
+        {
             return Ok(false);
         }
         engine.inner.check_any_sender()?;
@@ -67,6 +70,6 @@ impl Node {
             return;
         }
         engine.disarm();
-        engine.progress();
+        engine.progress_all();
     }
 }

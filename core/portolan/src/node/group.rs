@@ -13,12 +13,12 @@
 
 mod cast;
 mod multicast;
+mod nonblocking;
+mod split;
 
 use super::{Node, Sending, Task, Wait};
-use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head, Members};
 use crate::error::Error;
-use multicast::MulticastWait;
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
@@ -27,6 +27,9 @@ use portolan_proto::group::{
 /// notices.
 const GROUP_MAX: u16 = 32_767;
 const _: () = assert!(GROUP_MAX == u16::MAX / Members::PORTS);
+
+/// Smallest number of the groups that [`Group::split`] makes.
+pub(crate) const SPLIT_ID_MIN: u16 = 16_384;
 
 /// Number of the group of all processes of a job.
 const JOB_ID: u16 = 0;
@@ -58,8 +61,13 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`]; [`Error::Setting`] when this process is not among them, a rank occurs
-    /// twice, or the number is 0 or above 32,766.
+    /// twice, or the number is 0 or above 16,383.
     pub fn new(node: &Node, id: u16, ranks: &[u32]) -> Result<Group, Error> {
+        Group::with_id(node, id, JOB_ID + 1, ranks)
+    }
+
+    /// Creates a group like [`Group::new`], with a number from `id_min` on.
+    fn with_id(node: &Node, id: u16, id_min: u16, ranks: &[u32]) -> Result<Group, Error> {
         let setting = |name, value: String, why: &str| {
             Err(Error::Setting {
                 name,
@@ -67,11 +75,16 @@ impl Group {
                 why: why.to_owned(),
             })
         };
-        if id == JOB_ID || id >= GROUP_MAX {
+        let id_end = if id_min < SPLIT_ID_MIN {
+            SPLIT_ID_MIN
+        } else {
+            GROUP_MAX
+        };
+        if !(id_min..id_end).contains(&id) {
             return setting(
                 "group id",
                 id.to_string(),
-                "take one from 1 to 32766; 0 is the job",
+                "take one from 1 to 16383; 0 is the job, and higher ones are those of split groups",
             );
         }
         if let Some(&rank) = ranks.iter().find(|&&rank| rank >= node.size()) {
@@ -119,269 +132,7 @@ impl Group {
     }
 }
 
-/// A pending barrier, for programs that do other work meanwhile.
-#[derive(Debug)]
-pub struct Barrier {
-    task: Task,
-    round: u32,
-    /// Wait for the message of the preceding member; `None` when all members have arrived.
-    waiting: Option<Wait>,
-}
-
-/// A pending broadcast, for programs that do other work meanwhile.
-#[derive(Debug)]
-pub struct Broadcast {
-    task: Task,
-    /// Members to send to, in reverse order.
-    children: Vec<u32>,
-    step: Option<Step>,
-    /// Wait for long data that follow their header.
-    data: Option<Wait>,
-    buffer: Option<Buffer>,
-    /// Member that sends to this one.
-    from: u32,
-}
-
-/// State of a broadcast.
-#[derive(Debug)]
-enum Step {
-    Head(Wait),
-    Data(Wait),
-    Send(Wait),
-    Multicast(MulticastWait),
-}
-
 impl Node {
-    /// Begins a barrier of `group`; [`Node::poll_barrier`] completes it. A group has at most two
-    /// pending collective operations, which all members begin in the same order.
-    ///
-    /// # Errors
-    /// As [`Node::barrier_of`].
-    pub fn begin_barrier(&mut self, group: &Group) -> Result<Barrier, Error> {
-        let task = self.begin_task(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
-        let mut barrier = Barrier {
-            task,
-            round: 0,
-            waiting: None,
-        };
-        let begun = self.begin_round(&mut barrier);
-        self.end_on_failure(&barrier.task, begun)?;
-        Ok(barrier)
-    }
-
-    fn begin_round(&mut self, barrier: &mut Barrier) -> Result<(), Error> {
-        let Barrier { task, round, .. } = barrier;
-        let (own, size) = (task.group().rank(), task.group().size());
-        if *round == barrier_rounds(size) {
-            return Ok(());
-        }
-        let (to, from) = barrier_partners(own, size, *round);
-        barrier.waiting = Some(self.post_head_of(task, from)?);
-        self.begin_send(task, to, &[]).map(|_| ())
-    }
-
-    /// Waits until every member has reached `barrier`, or `stop` returns true. Returns `true` when
-    /// they have. `stop` must depend on what handlers or other threads change.
-    ///
-    /// # Errors
-    /// As [`Node::barrier_of`]; the barrier has ended then.
-    pub fn poll_barrier(
-        &mut self,
-        barrier: &mut Barrier,
-        stop: impl Fn() -> bool,
-    ) -> Result<bool, Error> {
-        let result = self.try_barrier(barrier, &stop);
-        if let Ok(false) = result {
-            return result;
-        }
-        if let Some(waiting) = barrier.waiting.take() {
-            self.give_up(&waiting);
-        }
-        self.end_task(&barrier.task, result)
-    }
-
-    fn try_barrier(
-        &mut self,
-        barrier: &mut Barrier,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<bool, Error> {
-        if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.task.group().size())
-        {
-            self.check_intact(&barrier.task)?;
-        }
-        while let Some(waiting) = &mut barrier.waiting {
-            if !self.wait_task(&barrier.task, waiting, stop)? {
-                return Ok(false);
-            }
-            if let Some(done) = barrier.waiting.take() {
-                self.finish_inline(&barrier.task, &done, &mut [])?;
-            }
-            barrier.round += 1;
-            self.begin_round(barrier)?;
-        }
-        Ok(true)
-    }
-
-    /// Begins to copy `buffer` of member `root` to those of all other members of `group`;
-    /// [`Node::poll_broadcast`] completes it. See [`Node::begin_barrier`].
-    ///
-    /// # Errors
-    /// As [`Node::broadcast`]; [`Error::BufferShared`].
-    pub fn begin_broadcast(
-        &mut self,
-        group: &Group,
-        root: u32,
-        buffer: impl Into<Buffer>,
-    ) -> Result<Broadcast, Error> {
-        let mut buffer = buffer.into();
-        let (own, size) = (group.rank(), group.size());
-        check_root(root, group)?;
-        if own != root && buffer.as_mut_slice().is_none() {
-            return Err(Error::BufferShared);
-        }
-        let head = Head::new(CollectiveKind::Broadcast, root, buffer.len());
-        let task = self.begin_task(group, head)?;
-        let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
-        children.reverse();
-        let mut broadcast = Broadcast {
-            task,
-            children,
-            step: None,
-            data: None,
-            buffer: Some(buffer),
-            from: root,
-        };
-        let begun = match broadcast_parent(own, root, size) {
-            Some(parent) => self.begin_receiving(&mut broadcast, parent),
-            None => self.begin_multicast(&mut broadcast),
-        };
-        if begun.is_err() {
-            self.take_memory_back(&mut broadcast);
-        }
-        self.end_on_failure(&broadcast.task, begun)?;
-        Ok(broadcast)
-    }
-
-    fn begin_receiving(&mut self, broadcast: &mut Broadcast, parent: u32) -> Result<(), Error> {
-        let head = self.post_head_of(&broadcast.task, parent)?;
-        broadcast.step = Some(Step::Head(head));
-        broadcast.from = parent;
-        // The next message may be the header of a later broadcast.
-        if self.may_be_announced(broadcast.task.group(), broadcast.task.head()) {
-            return Ok(());
-        }
-        self.begin_receiving_data(broadcast, parent)
-    }
-
-    /// Posts the buffer for long data, so that they are received directly into their place.
-    fn begin_receiving_data(
-        &mut self,
-        broadcast: &mut Broadcast,
-        parent: u32,
-    ) -> Result<(), Error> {
-        if broadcast
-            .buffer
-            .as_ref()
-            .is_some_and(|buffer| !Task::is_inline(buffer.len()))
-            && let Some(buffer) = broadcast.buffer.take()
-        {
-            broadcast.data = self.post_data_of(&broadcast.task, parent, buffer)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until this process has completed its part of `broadcast`, or `stop` returns true.
-    /// Returns the buffer once, when it has. `stop` must depend on what handlers or other threads
-    /// change.
-    ///
-    /// # Errors
-    /// As [`Node::broadcast`]; the broadcast has ended then.
-    pub fn poll_broadcast(
-        &mut self,
-        broadcast: &mut Broadcast,
-        stop: impl Fn() -> bool,
-    ) -> Result<Option<Buffer>, Error> {
-        let result = self.try_broadcast(broadcast, &stop);
-        if let Ok(None) = result {
-            return result;
-        }
-        self.take_memory_back(broadcast);
-        self.end_task(&broadcast.task, result)
-    }
-
-    /// Cancels pending operations, which releases the buffer.
-    fn take_memory_back(&mut self, broadcast: &mut Broadcast) {
-        let step = match broadcast.step.take() {
-            Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) => Some(wait),
-            Some(Step::Multicast(wait)) => {
-                self.end_multicast(&wait);
-                None
-            }
-            None => None,
-        };
-        for wait in step.into_iter().chain(broadcast.data.take()) {
-            self.give_up(&wait);
-        }
-    }
-
-    fn try_broadcast(
-        &mut self,
-        broadcast: &mut Broadcast,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Buffer>, Error> {
-        loop {
-            let has_ended = match &mut broadcast.step {
-                Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) => {
-                    self.wait_task(&broadcast.task, wait, stop)?
-                }
-                Some(Step::Multicast(wait)) => self.wait_multicast(&broadcast.task, wait, stop)?,
-                None => true,
-            };
-            if !has_ended {
-                return Ok(None);
-            }
-            match broadcast.step.take() {
-                Some(Step::Head(wait)) => {
-                    self.take_head(broadcast, &wait)?;
-                    continue;
-                }
-                Some(Step::Data(wait) | Step::Send(wait)) => {
-                    broadcast.buffer = self.finish_wait(&wait)?.buffer;
-                }
-                Some(Step::Multicast(wait)) => {
-                    self.finish_multicast(broadcast, &wait)?;
-                    continue;
-                }
-                None => {}
-            }
-            let Some(buffer) = broadcast.buffer.take() else {
-                // The broadcast has ended before: it completed, or the group broke.
-                self.check_intact(&broadcast.task)?;
-                return Ok(None);
-            };
-            let Some(child) = broadcast.children.pop() else {
-                return Ok(Some(buffer));
-            };
-            match self.begin_send_buffer(&broadcast.task, child, buffer)? {
-                Sending::Done(buffer) => broadcast.buffer = Some(buffer),
-                Sending::UnderWay(wait) => broadcast.step = Some(Step::Send(wait)),
-            }
-        }
-    }
-
-    /// Handles a received header, with the data if they are short.
-    fn take_head(&mut self, broadcast: &mut Broadcast, wait: &Wait) -> Result<(), Error> {
-        let len = usize::try_from(broadcast.task.head().len).unwrap_or(usize::MAX);
-        if !Task::is_inline(len) {
-            return self.take_long_head(broadcast, wait);
-        }
-        let place = match &mut broadcast.buffer {
-            Some(buffer) => buffer.as_mut_slice().unwrap_or(&mut []),
-            None => &mut [],
-        };
-        self.finish_inline(&broadcast.task, wait, place)
-    }
-
     /// Waits until every process of the job has called this.
     ///
     /// # Errors
@@ -397,9 +148,10 @@ impl Node {
     /// # Errors
     /// As [`Node::barrier`].
     pub fn barrier_of(&mut self, group: &Group) -> Result<(), Error> {
-        let task = self.begin_task(group, Head::new(CollectiveKind::Barrier, 0, 0))?;
+        let head = Head::new(CollectiveKind::Barrier, 0, 0);
+        let task = self.engine.enter().begin_task(group, head)?;
         let result = self.perform_barrier(&task);
-        self.end_task(&task, result)
+        self.engine.enter().end_task(&task, result)
     }
 
     fn perform_barrier(&mut self, task: &Task) -> Result<(), Error> {
@@ -437,12 +189,12 @@ impl Node {
     ) -> Result<(), Error> {
         check_root(root, group)?;
         let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
-        if self.may_be_announced(group, &head) {
+        if self.engine.enter().may_be_announced(group, &head) {
             return self.broadcast_borrowed(group, root, bytes);
         }
-        let task = self.begin_task(group, head)?;
+        let task = self.engine.enter().begin_task(group, head)?;
         let result = self.perform_broadcast(&task, root, bytes);
-        self.end_task(&task, result)
+        self.engine.enter().end_task(&task, result)
     }
 
     fn perform_broadcast(&mut self, task: &Task, root: u32, bytes: &mut [u8]) -> Result<(), Error> {

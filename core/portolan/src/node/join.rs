@@ -5,6 +5,7 @@
 
 use super::Group;
 use super::Node;
+use super::group::SPLIT_ID_MIN;
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::engine::{Engine, Inner, Waiter};
@@ -81,6 +82,7 @@ impl Node {
             waiter,
             descriptor: None,
             all,
+            next_group_id: SPLIT_ID_MIN,
             is_clean: true,
             is_closed: false,
             model,

@@ -5,6 +5,8 @@
 //! every member. Between groups of different sizes, floating-point sums may differ in the last
 //! bits, because the order of additions differs.
 
+mod nonblocking;
+
 use super::group::{Group, check_root};
 use super::{Node, Task};
 use crate::buffer;
@@ -29,7 +31,7 @@ pub enum ReduceOp {
 mod sealed {
     use super::ReduceOp;
 
-    pub trait Element: Copy {
+    pub trait Element: bytemuck::Pod + std::fmt::Debug + Send + Sync {
         const LEN: usize;
         /// Number of the type in headers (P14.2).
         const CODE: u8;
@@ -79,6 +81,18 @@ reducible! {
     u64, 4: u64::wrapping_add, u64::wrapping_mul;
     f32, 5: |a, b| a + b, |a, b| a * b;
     f64, 6: |a, b| a + b, |a, b| a * b;
+}
+
+/// Combines values, as bytes, with those of another member.
+fn combine<T: Reducible>(op: ReduceOp, side: Side, own: &mut [u8], other: &[u8]) {
+    for (own, other) in own.chunks_exact_mut(T::LEN).zip(other.chunks_exact(T::LEN)) {
+        let (value, other) = (T::read(own), T::read(other));
+        let combined = match side {
+            Side::Lower => T::combine(op, other, value),
+            Side::Upper => T::combine(op, value, other),
+        };
+        combined.write(own);
+    }
 }
 
 /// Part of the group that the other member's values come from.
@@ -149,71 +163,96 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     /// either receive is waited for.
     fn swap(&mut self, node: &mut Node, member: u32, side: Side) -> Result<(), Error> {
         self.pack();
-        let sent = node.begin_send(self.task, member, &self.bytes)?;
+        let sent = node
+            .engine
+            .enter()
+            .begin_send(self.task, member, &self.bytes)?;
         let joined = self.join(node, member, side);
         let Some(mut sent) = sent else {
             return joined;
         };
-        let ended = joined.and_then(|()| node.wait_task(self.task, &mut sent, &|| false));
+        let ended = joined.and_then(|()| node.wait_task(self.task, &mut sent));
+        let engine = &mut *node.engine.enter();
         if ended.is_err() {
-            node.give_up(&sent);
+            engine.give_up_wait(&sent);
         }
         ended?;
-        node.finish_wait(&sent).map(|_| ())
+        engine.finish_wait(&sent).map(|_| ())
     }
 
-    /// Recursive doubling. Members beyond the largest power of two join a neighbour first, and
-    /// receive the result last.
-    fn allreduce(&mut self, node: &mut Node) -> Result<(), Error> {
-        let (own, size) = (self.task.group().rank(), self.task.group().size());
-        let power = 1 << size.ilog2();
-        let extra = size - power;
-        let paired = own < 2 * extra;
-        if paired && own.is_multiple_of(2) {
-            self.send(node, own + 1)?;
-            return self.replace(node, own + 1);
-        }
-        if paired {
-            self.join(node, own - 1, Side::Lower)?;
-        }
-        let place = if paired { own / 2 } else { own - extra };
-        for bit in (0..size.ilog2()).map(|round| 1 << round) {
-            let other = place ^ bit;
-            let member = if other < extra {
-                2 * other + 1
-            } else {
-                other + extra
-            };
-            let side = if other < place {
-                Side::Lower
-            } else {
-                Side::Upper
-            };
-            self.swap(node, member, side)?;
-        }
-        if paired {
-            self.send(node, own - 1)?;
+    /// Performs the steps of a reduction one after the other.
+    fn perform(&mut self, node: &mut Node, steps: &[Step]) -> Result<(), Error> {
+        for step in steps {
+            match *step {
+                Step::Send(member) => self.send(node, member)?,
+                Step::Join(member, side) => self.join(node, member, side)?,
+                Step::Replace(member) => self.replace(node, member)?,
+                Step::Swap(member, side) => self.swap(node, member, side)?,
+            }
         }
         Ok(())
     }
+}
 
-    /// Sends values up the tree of a broadcast.
-    fn reduce(&mut self, node: &mut Node, root: u32) -> Result<(), Error> {
-        let (own, size) = (self.task.group().rank(), self.task.group().size());
-        let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
-        // The child with the smallest subtree finishes first.
-        children.reverse();
-        for child in children {
-            self.join(node, child, Side::Upper)?;
-        }
-        match broadcast_parent(own, root, size) {
-            Some(parent) => self.send(node, parent),
-            None => Ok(()),
-        }
+/// Step of a reduction with another member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Send(u32),
+    /// Combine the member's values with the own ones.
+    Join(u32, Side),
+    Replace(u32),
+    /// Send the own values and combine the member's with them.
+    Swap(u32, Side),
+}
+
+/// Returns the steps of recursive doubling at member `own`. Members beyond the largest power of two
+/// join a neighbour first, and receive the result last.
+fn allreduce_steps(own: u32, size: u32) -> Vec<Step> {
+    let power = 1 << size.ilog2();
+    let extra = size - power;
+    let paired = own < 2 * extra;
+    if paired && own.is_multiple_of(2) {
+        return vec![Step::Send(own + 1), Step::Replace(own + 1)];
     }
+    let mut steps = Vec::new();
+    if paired {
+        steps.push(Step::Join(own - 1, Side::Lower));
+    }
+    let place = if paired { own / 2 } else { own - extra };
+    for bit in (0..size.ilog2()).map(|round| 1 << round) {
+        let other = place ^ bit;
+        let member = match other < extra {
+            true => 2 * other + 1,
+            false => other + extra,
+        };
+        let side = match other < place {
+            true => Side::Lower,
+            false => Side::Upper,
+        };
+        steps.push(Step::Swap(member, side));
+    }
+    if paired {
+        steps.push(Step::Send(own - 1));
+    }
+    steps
+}
+
+/// Returns the steps that send values up the tree of a broadcast.
+fn reduce_steps(own: u32, root: u32, size: u32) -> Vec<Step> {
+    let children: Vec<u32> = broadcast_children(own, root, size).collect();
+    // The child with the smallest subtree finishes first.
+    let joins = children.into_iter().rev();
+    let joins = joins.map(|child| Step::Join(child, Side::Upper));
+    let up = broadcast_parent(own, root, size).map(Step::Send);
+    joins.chain(up).collect()
 }
 
 fn head<T: Reducible>(kind: CollectiveKind, root: u32, op: ReduceOp, values: &[T]) -> Head {
+    head_of_len::<T>(kind, root, op, size_of_val(values))
+}
+
+/// Returns the header of a reduction of `len` bytes of values.
+fn head_of_len<T: Reducible>(kind: CollectiveKind, root: u32, op: ReduceOp, len: usize) -> Head {
     let op = match op {
         ReduceOp::Sum => 1,
         ReduceOp::Product => 2,
@@ -223,7 +262,7 @@ fn head<T: Reducible>(kind: CollectiveKind, root: u32, op: ReduceOp, values: &[T
     Head {
         op,
         datatype: T::CODE,
-        ..Head::new(kind, root, size_of_val(values))
+        ..Head::new(kind, root, len)
     }
 }
 
@@ -241,10 +280,9 @@ impl Node {
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
-        let task = self.begin_task(group, head(CollectiveKind::Allreduce, 0, op, values))?;
-        let reduction = Reduction::new(&task, op, values);
-        let result = reduction.and_then(|mut reduction| reduction.allreduce(self));
-        self.end_task(&task, result)
+        let steps = allreduce_steps(group.rank(), group.size());
+        let head = head(CollectiveKind::Allreduce, 0, op, values);
+        self.reduce_by(group, head, op, values, &steps)
     }
 
     /// Combines the `values` of all processes of the job; see [`Node::allreduce_of`].
@@ -270,10 +308,23 @@ impl Node {
         values: &mut [T],
     ) -> Result<(), Error> {
         check_root(root, group)?;
-        let task = self.begin_task(group, head(CollectiveKind::Reduce, root, op, values))?;
+        let steps = reduce_steps(group.rank(), root, group.size());
+        let head = head(CollectiveKind::Reduce, root, op, values);
+        self.reduce_by(group, head, op, values, &steps)
+    }
+
+    fn reduce_by<T: Reducible>(
+        &mut self,
+        group: &Group,
+        head: Head,
+        op: ReduceOp,
+        values: &mut [T],
+        steps: &[Step],
+    ) -> Result<(), Error> {
+        let task = self.engine.enter().begin_task(group, head)?;
         let reduction = Reduction::new(&task, op, values);
-        let result = reduction.and_then(|mut reduction| reduction.reduce(self, root));
-        self.end_task(&task, result)
+        let result = reduction.and_then(|mut reduction| reduction.perform(self, steps));
+        self.engine.enter().end_task(&task, result)
     }
 
     /// Combines the `values` of all processes of the job at rank `root`; see [`Node::reduce_of`].

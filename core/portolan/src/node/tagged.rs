@@ -376,8 +376,8 @@ impl Engine {
     /// Removes a completed tagged receive and returns its result.
     fn finish_tagged(&mut self, op: OpId) -> Result<Envelope, Error> {
         let done = self.inner.ops.finish(op);
-        let done = done.unwrap_or_else(|| Err(self.inner.stale()));
-        done.map(|done| Envelope {
+        let done = done.unwrap_or_else(|| Err(self.inner.stale().into()))?;
+        Ok(Envelope {
             source: done.source,
             tag: done.tag,
             len: done.len,
@@ -407,7 +407,7 @@ impl Engine {
 }
 
 impl Inner {
-    fn check_shortage(&self) -> Result<(), Error> {
+    pub(super) fn check_shortage(&self) -> Result<(), Error> {
         match self.core.shortage() {
             Some(error) => Err(self.op_error(OpId(u64::MAX), error)),
             None => Ok(()),
@@ -462,7 +462,7 @@ impl Inner {
         Ok(Request(op))
     }
 
-    fn selector(&self, which: TagMatch) -> Result<Selector, Error> {
+    pub(super) fn selector(&self, which: TagMatch) -> Result<Selector, Error> {
         let check = |rank| self.check_rank(rank);
         Ok(Selector {
             space: Space::Tagged,

@@ -11,7 +11,7 @@
 use super::{Awaited, Node, PutNotice};
 use crate::engine::Submitted;
 use crate::error::Error;
-use crate::ops::{Completion, OpKind, Received, Request};
+use crate::ops::{Completion, Failed, OpKind, Received, Request};
 use crate::port::Target;
 use portolan_proto::{PortId, SendSpec};
 use std::cell::Cell;
@@ -170,12 +170,12 @@ impl Node {
         &mut self,
         request: Request,
         timeout: Duration,
-    ) -> Result<Option<Completion>, Error> {
+    ) -> Result<Option<Completion>, Failed> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
         engine.inner.check_owner()?;
         if engine.inner.ops.is_handled(op) {
-            return Err(Error::StaleRequest);
+            return Err(Error::StaleRequest.into());
         }
         if !engine.inner.ops.is_done(op) {
             let deadline = engine.inner.deadline(timeout);
@@ -184,7 +184,43 @@ impl Node {
             }
         }
         let done = engine.inner.ops.finish(op);
-        done.unwrap_or_else(|| Err(engine.inner.stale())).map(Some)
+        done.unwrap_or_else(|| Err(engine.inner.stale().into()))
+            .map(Some)
+    }
+
+    /// Waits for a non-blocking operation until `stop` returns true, which is called after each turn
+    /// and must depend on what handlers or other threads change. Returns `None` if the operation has
+    /// not ended by then. For interfaces with locks of their own.
+    ///
+    /// # Errors
+    /// As [`Node::wait`].
+    pub fn wait_or_stop(
+        &mut self,
+        request: Request,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<Completion>, Failed> {
+        let op = request.0;
+        let engine = &mut *self.engine.enter();
+        engine.inner.check_owner()?;
+        if engine.inner.ops.is_handled(op) {
+            return Err(Error::StaleRequest.into());
+        }
+        if !engine.inner.ops.is_done(op) {
+            let about = engine.inner.awaited_peer(op);
+            let awaited = Awaited::Op(op);
+            self.waiter
+                .until(engine, about.as_slice(), awaited, |inner| {
+                    inner.has_ended(op) || stop()
+                });
+            engine.advance_background();
+            if !engine.inner.ops.is_done(op) {
+                engine.on_empty_poll(op);
+                return Ok(None);
+            }
+        }
+        let done = engine.inner.ops.finish(op);
+        done.unwrap_or_else(|| Err(engine.inner.stale().into()))
+            .map(Some)
     }
 
     /// Waits for the next notice of a put, at most for `timeout`.

@@ -327,6 +327,11 @@ impl MatchLists {
         Some(arrived.get(index?))
     }
 
+    /// Records that a search for a message at a port has failed; see [`MatchLists::peek`].
+    pub(super) fn note_missed(&mut self) {
+        self.missed = true;
+    }
+
     /// Claims the first message that the receive matches, for one later receive.
     pub(crate) fn claim(&mut self, selector: &Selector) -> Option<(ClaimId, Arrived)> {
         let arrived = self.peek(selector)?;

@@ -397,6 +397,28 @@ impl Port {
         Some((taken, bytes))
     }
 
+    /// Returns sender, content and length of the message that a receive from `source` would get if
+    /// it were posted now and no other one were. The length of a held message is in its memory.
+    fn peek(
+        &self,
+        source: Option<PeerId>,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
+    ) -> Option<(PeerId, Waiting, u64)> {
+        let fronts = self.unexpected.fronts().filter(|(_, (peer, lane), item)| {
+            source.is_none_or(|source| source == *peer)
+                && !matches!(item.step, Step::Transferring(_))
+                && !has_undelivered(*peer, *lane)
+        });
+        let (_, (peer, _), first) = fronts.min_by_key(|(_, _, item)| item.stamp)?;
+        match &first.step {
+            Step::Held { held, .. } => Some((peer, Waiting::Held(*held), 0)),
+            Step::Request(pending) => {
+                Some((peer, Waiting::Request(pending.announced), pending.len))
+            }
+            Step::Transferring(_) => None,
+        }
+    }
+
     /// Finds the queue with the oldest first message that `is_selected` accepts. Queues are left
     /// out while their lane `has_undelivered` this port an earlier message.
     #[inline(always)]
@@ -598,6 +620,16 @@ impl Ports {
         let taken = self.get_mut(id)?.take_held(source, has_undelivered, take)?;
         self.waiting_count -= 1;
         Some(taken)
+    }
+
+    /// See [`Port::peek`].
+    pub(super) fn peek(
+        &mut self,
+        id: PortId,
+        source: Option<PeerId>,
+        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
+    ) -> Option<(PeerId, Waiting, u64)> {
+        self.get_mut(id)?.peek(source, has_undelivered)
     }
 
     /// Marks the first message of a lane, a request, as being transferred.

@@ -52,6 +52,9 @@ fn unexpected_messages_are_held_in_arrival_order() {
     );
     let short = &mut bytes[..49];
     assert!(core.take_held(PORT, None, short).is_none(), "too short");
+    assert_eq!(core.peek_port(PORT, Some(B)), None);
+    assert_eq!(core.peek_port(PORT, None), Some((A, 50)));
+    assert_eq!(core.peek_port(PORT, Some(A)), Some((A, 50)), "it stays");
     for fill in 0..4 {
         let taken = core.take_held(PORT, Some(A), &mut bytes).unwrap();
         assert_eq!((taken.peer, taken.len), (A, 50));

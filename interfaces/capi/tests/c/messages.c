@@ -49,6 +49,7 @@ static void blocking(void) {
     OK(portolan_post_recv(node, RING, PORTOLAN_ANY_SOURCE, two, 2, &request));
     OK(portolan_send(node, next, RING, "again", 5, 0));
     FAILS(PORTOLAN_ERR_TRUNCATED, "5 bytes", portolan_wait(node, request, &done));
+    CHECK(done.buffer == two);
     CHECK(done.len == 5 && done.source == previous && done.tag == 0 && memcmp(two, "ag", 2) == 0);
     OK(portolan_barrier(node, NULL));
 }
@@ -224,24 +225,171 @@ static void together(void) {
 /* A barrier and a broadcast are pending while messages pass on which both depend. */
 static void at_once(void) {
     static unsigned char bytes[LONG_LEN];
-    portolan_collective_t barrier, broadcast;
+    portolan_request_t barrier, broadcast;
     uint32_t token = 0;
     fill(bytes, sizeof bytes, rank == 0 ? 3 : 99);
     OK(portolan_ibroadcast(node, NULL, 0, bytes, sizeof bytes, &broadcast));
     if (rank != 0) OK(portolan_recv(node, RING, previous, &token, sizeof token, NULL));
     OK(portolan_ibarrier(node, NULL, &barrier));
-    CHECK(size == 1 || rank != 0 || portolan_test_collective(node, barrier) == PORTOLAN_PENDING);
+    CHECK(size == 1 || rank != 0 || portolan_test(node, barrier, NULL) == PORTOLAN_PENDING);
     token++;
     OK(portolan_send(node, next, RING, &token, sizeof token, 0));
     if (rank == 0) OK(portolan_recv(node, RING, previous, &token, sizeof token, NULL));
     CHECK(rank != 0 || token == size);
     int result;
-    while ((result = portolan_test_collective(node, barrier)) == PORTOLAN_PENDING) continue;
+    while ((result = portolan_test(node, barrier, NULL)) == PORTOLAN_PENDING) continue;
     OK(result);
-    while ((result = portolan_test_collective(node, broadcast)) == PORTOLAN_PENDING) continue;
-    OK(result);
+    OK(portolan_wait(node, broadcast, NULL));
     expect(bytes, sizeof bytes, 3);
-    FAILS(PORTOLAN_ERR_STALE_REQUEST, "ended", portolan_test_collective(node, barrier));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "completed", portolan_wait(node, barrier, NULL));
+    OK(portolan_barrier(node, NULL));
+}
+
+/* Waits for requests of several kinds at once, in any order of their ends. */
+static void any_of(void) {
+    double sum = rank, most = rank;
+    uint32_t token = 0, sent = rank;
+    portolan_request_t requests[5] = {0};
+    size_t index, indices[5];
+    int results[5];
+    portolan_completion_t done = PORTOLAN_SIZED(portolan_completion_t);
+    OK(portolan_wait_any(node, requests, 5, &index, &done));
+    CHECK(index == SIZE_MAX);
+    OK(portolan_iallreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_DOUBLE, &sum, 1, &requests[1]));
+    OK(portolan_ireduce(node, NULL, 0, PORTOLAN_MAX, PORTOLAN_DOUBLE, &most, 1, &requests[2]));
+    OK(portolan_post_recv(node, RING, previous, &token, sizeof token, &requests[3]));
+    OK(portolan_isend(node, next, RING, &sent, sizeof sent, 0, &requests[4]));
+    OK(portolan_wait_any(node, requests, 5, &index, &done));
+    CHECK(index >= 1 && index <= 4 && requests[index] == 0);
+    int ended = portolan_wait_some(node, requests, 5, indices, results, NULL);
+    CHECK(ended >= 1 && requests[indices[0]] == 0);
+    for (int place = 0; place < ended; place++) CHECK(results[place] == 0);
+    do {
+        ended = portolan_test_any(node, requests, 5, &index, &done);
+    } while (ended == PORTOLAN_PENDING || index != SIZE_MAX);
+    OK(ended);
+    CHECK(sum == size * (size - 1) / 2.0 && token == previous);
+    CHECK(rank != 0 || most == size - 1.0);
+    OK(portolan_barrier(node, NULL));
+}
+
+/* Receives messages of unknown length. */
+static void unknown_length(void) {
+    static unsigned char out[LONG_LEN];
+    size_t lens[] = {0, 5, 5000, LONG_LEN};
+    portolan_received_t got = PORTOLAN_SIZED(portolan_received_t);
+    portolan_envelope_t envelope = PORTOLAN_SIZED(portolan_envelope_t);
+    portolan_request_t sent;
+    void *in;
+    FAILS(PORTOLAN_ERR_TIMEOUT, "arrived", portolan_probe_for(node, RING, previous, 1000, &got));
+    FAILS(PORTOLAN_ERR_TIMEOUT, "matching",
+          portolan_probe_tagged_for(node, 9, 0, previous, 1000, &envelope));
+    OK(portolan_barrier(node, NULL));
+    for (size_t i = 0; i < 4; i++) {
+        fill(out, lens[i], i);
+        OK(portolan_isend(node, next, RING, out, lens[i], 0, &sent));
+        OK(portolan_probe(node, RING, PORTOLAN_ANY_SOURCE, &got));
+        CHECK(got.len == lens[i] && got.source == previous);
+        got.len = 99;
+        OK(portolan_recv_alloc(node, RING, previous, &in, &got));
+        CHECK(got.len == lens[i]);
+        expect(in, lens[i], i);
+        free(in);
+        OK(portolan_wait(node, sent, NULL));
+        OK(portolan_isend_tagged(node, next, 9, NULL, out, lens[i], 0, &sent));
+        OK(portolan_probe_tagged(node, 9, 0, previous, &envelope));
+        CHECK(envelope.len == lens[i] && envelope.tag == 9);
+        OK(portolan_recv_tagged_alloc(node, 8, 1, previous, &in, &envelope));
+        CHECK(envelope.len == lens[i]);
+        expect(in, lens[i], i);
+        free(in);
+        OK(portolan_wait(node, sent, NULL));
+    }
+    OK(portolan_barrier(node, NULL));
+}
+
+static void count_release(void *memory, void *user) {
+    CHECK(memory != NULL);
+    ++*(int *)user;
+}
+
+/* Rank 0 calls all ranks, itself last, and every rank serves. */
+static void calls(void) {
+    static unsigned char in[LONG_LEN];
+    static int released;
+    portolan_reply_t reply = PORTOLAN_SIZED(portolan_reply_t);
+    portolan_call_t call = PORTOLAN_SIZED(portolan_call_t);
+    void *bytes;
+    FAILS(PORTOLAN_ERR_TIMEOUT, "request", portolan_recv_call(node, RING, 1000, &call));
+    OK(portolan_barrier(node, NULL));
+    if (rank == 0) {
+        for (uint32_t to = 1; to < size; to++) {
+            fill(in, LONG_LEN, to);
+            OK(portolan_call(node, to, RING, in, to * 1000, UINT64_MAX, &bytes, &reply));
+            CHECK(reply.len == LONG_LEN && reply.status == to);
+            expect(bytes, LONG_LEN, 7);
+            free(bytes);
+            OK(portolan_call(node, to, RING, "ahoy", 4, UINT64_MAX, &bytes, &reply));
+            CHECK(reply.len == 5 && reply.status == 0 && memcmp(bytes, "adieu", 5) == 0);
+            free(bytes);
+        }
+        FAILS(PORTOLAN_ERR_TIMEOUT, "replied", portolan_call(node, 0, RING, "x", 1, 100000, &bytes, &reply));
+        CHECK(bytes == NULL);
+        OK(portolan_recv_call(node, RING, UINT64_MAX, &call));
+        CHECK(call.source == 0 && call.len == 1);
+        free(call.memory);
+    } else {
+        OK(portolan_recv_call(node, RING, UINT64_MAX, &call));
+        CHECK(call.source == 0 && call.len == rank * 1000);
+        expect(call.memory, call.len, rank);
+        free(call.memory);
+        fill(in, LONG_LEN, 7);
+        OK(portolan_reply_release(node, 0, call.number, rank, in, LONG_LEN, count_release, &released));
+        OK(portolan_recv_call(node, RING, UINT64_MAX, &call));
+        while (released == 0) CHECK(portolan_progress(node) >= 0);
+        CHECK(call.len == 4 && released == 1);
+        free(call.memory);
+        FAILS(PORTOLAN_ERR_ARGUMENT, "status", portolan_reply(node, 0, call.number, 70000, NULL, 0));
+        OK(portolan_reply(node, 0, call.number, 0, "adieu", 5));
+    }
+    portolan_group_t *half;
+    OK(portolan_group_split(node, NULL, rank % 2, size - rank, &half));
+    CHECK(portolan_group_size(half) == (int)(size + 1 - rank % 2) / 2);
+    CHECK(portolan_group_rank(half) == portolan_group_size(half) - 1 - (int)(rank / 2));
+    OK(portolan_barrier(node, half));
+    OK(portolan_group_free(half));
+    OK(portolan_group_split(node, NULL, PORTOLAN_NO_COLOUR, 0, &half));
+    CHECK(half == NULL);
+    OK(portolan_barrier(node, NULL));
+}
+
+static int never(void *user) {
+    (void)user;
+    return 0;
+}
+
+/* Calls with a timeout end without effect, and can be repeated. */
+static void timeouts(void) {
+    enum { SHORT_NS = 100000 };
+    uint32_t token = 0;
+    portolan_request_t requests[2] = {0};
+    portolan_notice_t notice = PORTOLAN_SIZED(portolan_notice_t);
+    size_t index;
+    FAILS(PORTOLAN_ERR_TIMEOUT, "within 100", portolan_recv_for(node, RING, previous, &token,
+          sizeof token, SHORT_NS, NULL));
+    FAILS(PORTOLAN_ERR_TIMEOUT, "matching", portolan_recv_tagged_for(node, 99, 0, previous, &token,
+          sizeof token, SHORT_NS, NULL));
+    FAILS(PORTOLAN_ERR_TIMEOUT, "notice", portolan_wait_notice_for(node, SHORT_NS, &notice));
+    FAILS(PORTOLAN_ERR_TIMEOUT, "condition", portolan_wait_until_for(node, never, NULL, SHORT_NS));
+    OK(portolan_post_recv(node, RING, previous, &token, sizeof token, &requests[1]));
+    FAILS(PORTOLAN_ERR_TIMEOUT, "operation", portolan_wait_for(node, requests[1], SHORT_NS, NULL));
+    FAILS(PORTOLAN_ERR_TIMEOUT, "operation",
+          portolan_wait_any_for(node, requests, 2, SHORT_NS, &index, NULL));
+    CHECK(index == SIZE_MAX);
+    OK(portolan_barrier(node, NULL));
+    OK(portolan_send_for(node, next, RING, &rank, sizeof rank, 0, UINT64_MAX));
+    OK(portolan_wait_for(node, requests[1], UINT64_MAX, NULL));
+    CHECK(token == previous);
     OK(portolan_barrier(node, NULL));
 }
 
@@ -516,6 +664,10 @@ int main(void) {
     handlers();
     together();
     at_once();
+    any_of();
+    unknown_length();
+    calls();
+    timeouts();
     event_loop();
     tagged();
     remote();

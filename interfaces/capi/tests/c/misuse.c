@@ -188,7 +188,7 @@ static void wrong_groups(portolan_node_t *node) {
     double values[2] = {1, 2};
     portolan_group_t *group = NULL;
     FAILS(PORTOLAN_ERR_SETTING, "once", portolan_group_new(node, 1, ranks, 2, &group));
-    FAILS(PORTOLAN_ERR_SETTING, "32766", portolan_group_new(node, 70000, ranks, 1, &group));
+    FAILS(PORTOLAN_ERR_SETTING, "16383", portolan_group_new(node, 70000, ranks, 1, &group));
     FAILS(PORTOLAN_ERR_NULL, "ranks", portolan_group_new(node, 1, NULL, 1, &group));
     FAILS(PORTOLAN_ERR_NULL, "group", portolan_group_rank(NULL));
     CHECK(group == NULL);
@@ -204,13 +204,19 @@ static void wrong_groups(portolan_node_t *node) {
           portolan_broadcast(node, group, 3, values, 8));
     FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "member 3",
           portolan_reduce(node, group, 3, PORTOLAN_SUM, PORTOLAN_DOUBLE, values, 2));
-    portolan_collective_t collective;
-    FAILS(PORTOLAN_ERR_NULL, "collective", portolan_ibarrier(node, group, NULL));
-    FAILS(PORTOLAN_ERR_NULL, "collective", portolan_ibroadcast(node, group, 0, values, 8, NULL));
+    portolan_request_t collective;
+    size_t index;
+    FAILS(PORTOLAN_ERR_NULL, "request", portolan_ibarrier(node, group, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "request", portolan_ibroadcast(node, group, 0, values, 8, NULL));
     FAILS(PORTOLAN_ERR_NULL, "buffer", portolan_ibroadcast(node, group, 0, NULL, 8, &collective));
     FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "member 3",
           portolan_ibroadcast(node, group, 3, values, 8, &collective));
-    FAILS(PORTOLAN_ERR_STALE_REQUEST, "operation 77", portolan_test_collective(node, 77));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "type",
+          portolan_iallreduce(node, group, PORTOLAN_SUM, 99, values, 2, &collective));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "member 3",
+          portolan_ireduce(node, group, 3, PORTOLAN_SUM, PORTOLAN_DOUBLE, values, 2, &collective));
+    FAILS(PORTOLAN_ERR_NULL, "index", portolan_wait_any(node, &collective, 1, NULL, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "requests", portolan_test_any(node, NULL, 1, &index, NULL));
     OK(portolan_group_free(group));
     FAILS(PORTOLAN_ERR_CLOSED, "freed", portolan_ibarrier(node, group, &collective));
     FAILS(PORTOLAN_ERR_CLOSED, "freed", portolan_barrier(node, group));

@@ -214,14 +214,14 @@ static int reduce(void) {
     return portolan_reduce(node, NULL, 0, PORTOLAN_SUM, PORTOLAN_INT64, bytes, 4);
 }
 static int ibarrier(void) {
-    portolan_collective_t begun;
+    portolan_request_t begun;
     OK(portolan_ibarrier(node, NULL, &begun));
-    POLL(portolan_test_collective(node, begun))
+    POLL(portolan_test(node, begun, NULL))
 }
 static int ibroadcast(uint32_t root) {
-    portolan_collective_t begun;
+    portolan_request_t begun;
     OK(portolan_ibroadcast(node, NULL, root, bytes, LARGE, &begun));
-    POLL(portolan_test_collective(node, begun))
+    POLL(portolan_test(node, begun, NULL))
 }
 static int ibroadcast_leaf(void) { return ibroadcast(OTHER); }
 static int ibroadcast_root(void) { return ibroadcast(0); }

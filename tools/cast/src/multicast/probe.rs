@@ -298,7 +298,7 @@ impl Prober<'_> {
             match self.job.node.test(request) {
                 Ok(None) => {}
                 Ok(Some(_)) => return Err(Fault::Protocol("a message on the watch port")),
-                Err(error) => self.lose(rank, error)?,
+                Err(error) => self.lose(rank, error.into())?,
             }
         }
         // The lock must be released, because the handler takes it during the wait.

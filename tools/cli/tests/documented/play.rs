@@ -224,7 +224,7 @@ impl Player {
                 };
                 let done = match step {
                     Step::Wait(_) => self.node().wait(request)?,
-                    _ => until_some(|| self.node().test(request))?,
+                    _ => until_some(|| Ok(self.node().test(request)?))?,
                 };
                 Ok(ended(done, kind))
             }

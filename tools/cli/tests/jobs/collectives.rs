@@ -141,14 +141,14 @@ fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
     match call {
         Barrier => node.barrier_of(group),
         BeginBarrier => {
-            let mut barrier = node.begin_barrier(group)?;
-            while !node.poll_barrier(&mut barrier, || true)? {}
+            let barrier = node.ibarrier_of(group)?;
+            while node.test(barrier)?.is_none() {}
             Ok(())
         }
         Broadcast(root, len) => node.broadcast_of(group, root, &mut vec![0; len]),
         BeginBroadcast(root, len) => {
-            let mut broadcast = node.begin_broadcast(group, root, vec![0; len])?;
-            while node.poll_broadcast(&mut broadcast, || true)?.is_none() {}
+            let broadcast = node.ibroadcast_of(group, root, vec![0; len])?;
+            while node.test(broadcast)?.is_none() {}
             Ok(())
         }
         Allreduce(op, len) => node.allreduce_of(group, op, &mut vec![1_u64; len]),
@@ -288,19 +288,75 @@ fn two_at_once(node: &mut Node) {
     let all = Group::all(node);
     for len in [8, LONG] {
         let bytes = vec![u8::from(node.rank() == 0); len];
-        let mut broadcast = node.begin_broadcast(&all, 0, bytes).unwrap();
-        let mut barrier = node.begin_barrier(&all).unwrap();
+        let broadcast = node.ibroadcast_of(&all, 0, bytes).unwrap();
+        let barrier = node.ibarrier_of(&all).unwrap();
+        node.wait(barrier).unwrap();
+        let done = node.wait(broadcast).unwrap();
+        assert!(done.buffer.unwrap().iter().all(|&byte| byte == 1));
+    }
+    // All other ranks begin nothing before the last operation is refused.
+    if node.rank() > 0 {
+        node.recv_from(0, PORT, &mut []).unwrap();
+    }
+    let barriers = [node.ibarrier().unwrap(), node.ibarrier().unwrap()];
+    if node.rank() == 0 {
         let refused = node.barrier().unwrap_err();
         assert!(
             matches!(refused, Error::GroupBusy { group: 0 }),
             "{refused}"
         );
-        let mut done = node.poll_broadcast(&mut broadcast, || true).unwrap();
-        while !node.poll_barrier(&mut barrier, || true).unwrap() {}
-        while done.is_none() {
-            done = node.poll_broadcast(&mut broadcast, || true).unwrap();
+        for rank in 1..node.size() {
+            node.send(Target::new(rank, PORT), &[]).unwrap();
         }
-        assert!(done.unwrap().iter().all(|&byte| byte == 1));
+    }
+    for result in node.wait_all(barriers) {
+        result.unwrap();
+    }
+}
+
+/// Runs all non-blocking collectives. They advance while the process waits for a message that the
+/// other processes send after their own end.
+fn advance_in_other_calls(node: &mut Node) {
+    let (own, size) = (node.rank(), node.size());
+    for len in [0, 8, LONG] {
+        let sums = node
+            .iallreduce(ReduceOp::Sum, vec![f64::from(own); len])
+            .unwrap();
+        let bytes = vec![u8::from(own == size - 1); len];
+        let broadcast = node.ibroadcast(size - 1, bytes).unwrap();
+        let mut requests = vec![sums, broadcast];
+        if own == 0 {
+            for rank in 1..size {
+                node.recv_from(rank, PORT, &mut []).unwrap();
+            }
+        }
+        while let Some(ended) = node.wait_any(&mut requests) {
+            let completion = ended.result.unwrap();
+            if ended.request == sums {
+                let expected = f64::from(size * (size - 1) / 2);
+                let sums: Vec<f64> = completion.into_vec().unwrap();
+                assert_eq!(sums, vec![expected; len]);
+            } else {
+                assert!(completion.buffer.unwrap().iter().all(|&byte| byte == 1));
+            }
+        }
+        if own > 0 {
+            node.send(Target::new(0, PORT), &[]).unwrap();
+        }
+        let max = node.ireduce(0, ReduceOp::Max, vec![own; len]).unwrap();
+        let max: Vec<u32> = node.wait(max).unwrap().into_vec().unwrap();
+        if own == 0 {
+            assert_eq!(max, vec![size - 1; len]);
+        }
+        let barrier = node.ibarrier().unwrap();
+        let ended = loop {
+            let timeout = std::time::Duration::from_micros(10);
+            if let Some(ended) = node.wait_any_timeout(&mut vec![barrier], timeout) {
+                break ended;
+            }
+        };
+        assert_eq!(ended.index, 0);
+        ended.result.unwrap();
     }
 }
 
@@ -397,6 +453,7 @@ fn as_rank() {
         Some("mismatches") => mismatches(&mut node),
         Some("casts") => casts(&mut node),
         Some("two at once") => two_at_once(&mut node),
+        Some("advance") => advance_in_other_calls(&mut node),
         Some("death") => return death(&mut node),
         Some("death in a cast") => return death_in_a_cast(&mut node),
         Some("panics") => return late_panic(node),
@@ -454,6 +511,13 @@ fn a_cast_brings_any_number_of_bytes_along_any_chain() {
 fn two_operations_of_a_group_may_be_under_way() {
     play(2, "two at once", "shm");
     play(3, "two at once", "udp");
+}
+
+#[test]
+fn non_blocking_collectives_advance_in_calls_that_wait_for_something_else() {
+    play(1, "advance", "shm");
+    play(3, "advance", "shm");
+    play(4, "advance", "udp");
 }
 
 #[test]

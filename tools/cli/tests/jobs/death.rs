@@ -125,7 +125,8 @@ fn wait_for_victim(node: &mut Node, role: &str) -> Result<(), Error> {
         "recv" => node.recv_from(VICTIM, PORT, &mut [0; 8]).map(|_| ()),
         "wait" => {
             let request = node.post_recv_from(VICTIM, PORT, vec![0; 8])?;
-            node.wait(request).map(|_| ())
+            node.wait(request)?;
+            Ok(())
         }
         "send" => node.send(Target::new(VICTIM, PORT), &vec![7; LARGE]),
         // With more than two ranks, not every rank waits for the victim itself.
@@ -148,7 +149,7 @@ fn bereaved_of_tags(node: &mut Node) {
     let sent = node.isend_tagged(TagTarget::new(VICTIM, 7), vec![7; LARGE]);
     let error = node.wait(posted).expect_err("the victim sends nothing");
     assert!(
-        matches!(error, Error::PeerGone { rank: VICTIM, .. }),
+        matches!(error.error(), Error::PeerGone { rank: VICTIM, .. }),
         "{error:?}"
     );
     println!("\nnoticed: {error}");
@@ -156,7 +157,7 @@ fn bereaved_of_tags(node: &mut Node) {
         .wait(sent.unwrap())
         .expect_err("the victim receives nothing");
     assert!(
-        matches!(error, Error::PeerGone { rank: VICTIM, .. }),
+        matches!(error.error(), Error::PeerGone { rank: VICTIM, .. }),
         "{error:?}"
     );
     let place = survivors.iter().position(|&rank| rank == node.rank());

@@ -10,6 +10,7 @@ mod common;
 mod ambient;
 mod blocked;
 mod both_copy;
+mod calls;
 mod collectives;
 mod death;
 mod endurance;

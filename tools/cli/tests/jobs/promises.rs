@@ -145,7 +145,7 @@ fn receive_last(node: &mut Node) {
     let any = portolan::TagMatch::any();
     is_alone(node.recv_tagged(any, &mut bytes).unwrap_err());
     let request = node.post_recv(PORT, vec![0; 8]).unwrap();
-    is_alone(node.wait(request).unwrap_err());
+    is_alone(node.wait(request).unwrap_err().into());
     names_rank_0(node.recv_from(0, PORT, &mut bytes).unwrap_err());
     names_rank_0(node.send(Target::new(0, PORT), b"late").unwrap_err());
     node.send(Target::new(1, PORT), b"own").unwrap();

@@ -21,7 +21,7 @@ const SHORT: Duration = Duration::from_micros(50);
 
 fn count() -> u64 {
     let count = std::env::var("TIMEOUT_MESSAGES").ok();
-    count.map_or(1_000, |count| count.parse().unwrap())
+    count.map_or(300, |count| count.parse().unwrap())
 }
 
 fn message(number: u64, bytes: &mut Vec<u8>) {

@@ -65,7 +65,7 @@ fn look_for(node: &mut Node, peer: u32) {
             Err(error) => break error,
         }
     };
-    let named = matches!(error, Error::PeerGone { rank, .. } if rank == peer);
+    let named = matches!(error.error(), Error::PeerGone { rank, .. } if *rank == peer);
     assert!(named, "{error}");
 }
 

@@ -5,7 +5,7 @@
 use crate::common::labs::Lab;
 use crate::common::ranks::{joined, role};
 use crate::common::{Ended, can_make_labs};
-use portolan::{Error, Group, Node};
+use portolan::{Error, Node};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
@@ -48,7 +48,6 @@ fn broadcast(node: &mut Node, root: u32, len: usize, seed: u32) {
 /// Broadcasts many lengths from every member, blocking and not, and two at once.
 fn lengths(node: &mut Node) {
     let size = node.size();
-    let all = Group::all(node);
     let mut seed = 0;
     for len in [0, 992, 32 << 10, 100_000, 1 << 20, LEN, 12 << 20] {
         for root in 0..size {
@@ -62,18 +61,11 @@ fn lengths(node: &mut Node) {
             false => vec![0xa5; LEN],
         };
         let (first, second) = (bytes(1), bytes(2));
-        let mut first = node.begin_broadcast(&all, root, first).unwrap();
-        let mut second = node.begin_broadcast(&all, root, second).unwrap();
-        let mut done = [None, None];
-        while done.iter().any(Option::is_none) {
-            for (broadcast, done) in [&mut first, &mut second].into_iter().zip(&mut done) {
-                if done.is_none() {
-                    *done = node.poll_broadcast(broadcast, || true).unwrap();
-                }
-            }
-        }
-        for (seed, done) in (1..).zip(done) {
-            assert!(done.unwrap()[..] == fill(LEN, seed)[..], "two at once");
+        let first = node.ibroadcast(root, first).unwrap();
+        let second = node.ibroadcast(root, second).unwrap();
+        for (seed, done) in (1..).zip(node.wait_all([first, second])) {
+            let bytes = done.unwrap().buffer.unwrap();
+            assert!(bytes[..] == fill(LEN, seed)[..], "two at once");
         }
     }
     node.barrier().unwrap();

@@ -61,7 +61,7 @@ impl Node {
     pub fn cast_of(&mut self, group: &Group, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
         check_root(root, group)?;
         let head = Head::new(CollectiveKind::Cast, root, bytes.len());
-        let task = self.begin_task(group, head)?;
+        let task = self.engine.enter().begin_task(group, head)?;
         let (own, size) = (group.rank(), group.size());
         let member = |place: u32| (place % size != root).then_some(place % size);
         let mut cast = Cast {
@@ -76,9 +76,9 @@ impl Node {
         let heads = cast.receiving.drain(..);
         let waits = heads.flat_map(|expected| expected.head.into_iter().chain(expected.data));
         for wait in waits.chain(cast.sending.drain(..)) {
-            self.give_up(&wait);
+            self.engine.enter().give_up_wait(&wait);
         }
-        self.end_task(&cast.task, result)
+        self.engine.enter().end_task(&cast.task, result)
     }
 
     fn perform_cast(&mut self, cast: &mut Cast, bytes: &mut [u8]) -> Result<(), Error> {
@@ -120,13 +120,16 @@ impl Node {
         let Some(before) = cast.before else {
             return Ok(());
         };
-        let head = Some(self.post_head_of(&cast.task, before)?);
+        let head = Some(self.engine.enter().post_head_of(&cast.task, before)?);
         // From here on the receive is cancelled if an error follows.
         cast.receiving.push_back(Expected { head, data: None });
         if !Task::is_inline(len) {
             let mut buffer = cast.spare.pop().unwrap_or_default();
             buffer.resize(len, 0);
-            let data = self.post_data_of(&cast.task, before, Buffer::from(buffer))?;
+            let data =
+                self.engine
+                    .enter()
+                    .post_data_of(&cast.task, before, Buffer::from(buffer))?;
             if let Some(expected) = cast.receiving.back_mut() {
                 expected.data = data;
             }
@@ -143,19 +146,19 @@ impl Node {
     ) -> Result<Vec<u8>, Error> {
         let is_inline = expected.data.is_none();
         if let Some(head) = &mut expected.head {
-            self.wait_task(task, head, &|| false)?;
+            self.wait_task(task, head)?;
         }
         if let Some(head) = expected.head.take() {
             let inline: &mut [u8] = if is_inline { &mut *place } else { &mut [] };
-            self.finish_inline(task, &head, inline)?;
+            self.engine.enter().finish_inline(task, &head, inline)?;
         }
         if let Some(data) = &mut expected.data {
-            self.wait_task(task, data, &|| false)?;
+            self.wait_task(task, data)?;
         }
         let Some(data) = expected.data.take() else {
             return Ok(place.to_vec());
         };
-        let done = self.finish_wait(&data)?;
+        let done = self.engine.enter().finish_wait(&data)?;
         let memory = done.buffer.map(Buffer::into_vec).unwrap_or_default();
         match memory.get(..place.len()) {
             Some(got) if done.len == place.len() => place.copy_from_slice(got),
@@ -178,7 +181,11 @@ impl Node {
         if cast.sending.len() == IN_FLIGHT_MAX {
             self.finish_oldest(cast)?;
         }
-        match self.begin_send_buffer(&cast.task, next, Buffer::from(memory))? {
+        match self
+            .engine
+            .enter()
+            .begin_send_buffer(&cast.task, next, Buffer::from(memory))?
+        {
             Sending::Done(buffer) => cast.spare.push(buffer.into_vec()),
             Sending::UnderWay(wait) => cast.sending.push_back(wait),
         }
@@ -189,9 +196,9 @@ impl Node {
         let Some(wait) = cast.sending.front_mut() else {
             return Ok(());
         };
-        self.wait_task(&cast.task, wait, &|| false)?;
+        self.wait_task(&cast.task, wait)?;
         if let Some(wait) = cast.sending.pop_front() {
-            let done = self.finish_wait(&wait)?;
+            let done = self.engine.enter().finish_wait(&wait)?;
             cast.spare.extend(done.buffer.map(Buffer::into_vec));
         }
         Ok(())

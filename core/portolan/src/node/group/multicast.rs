@@ -5,15 +5,16 @@
 //! The one invariant: a member that gets no announcement, or cannot follow it, gets the data by
 //! messages as usual.
 
-use super::{Broadcast, Group, Node, Step, Task};
+use super::nonblocking::{Broadcast, Step};
+use super::{Group, Task};
 use crate::buffer::Buffer;
-use crate::collective::{GroupNotice, Head};
-use crate::engine::multicast_id;
+use crate::collective::Head;
+use crate::engine::{Engine, multicast_id};
 use crate::error::Error;
 use crate::multicast::{Announcement, Ended, Id};
 use crate::node::Wait;
 use crate::node::collective::NOTIFY_AFTER;
-use portolan_proto::{Instant, PeerId};
+use portolan_proto::Instant;
 
 /// Wait for the end of a broadcast's multicast.
 #[derive(Debug)]
@@ -24,10 +25,10 @@ pub(super) struct MulticastWait {
     notified: bool,
 }
 
-impl Node {
+impl Engine {
     /// Returns whether a broadcast of `len` bytes in `group` may use multicast.
     pub(super) fn may_multicast(&mut self, group: &Group, len: usize) -> bool {
-        let inner = &mut self.engine.enter().inner;
+        let inner = &mut self.inner;
         inner.may_multicast(group.members(), len)
     }
 
@@ -35,29 +36,58 @@ impl Node {
     /// of its root are.
     pub(super) fn may_be_announced(&mut self, group: &Group, head: &Head) -> bool {
         let len = usize::try_from(head.len).unwrap_or(usize::MAX);
-        let inner = &mut self.engine.enter().inner;
+        let inner = &mut self.inner;
         inner.may_be_announced(group.members(), len)
     }
 
+    /// Returns whether the multicast is complete, without waiting.
+    pub(super) fn poll_multicast(
+        &mut self,
+        task: &Task,
+        wait: &mut MulticastWait,
+    ) -> Result<bool, Error> {
+        self.check_intact(task)?;
+        let awaited = self.inner.multicast_awaits(wait.id);
+        self.inner.check_multicast(wait.id)?;
+        if self.inner.is_multicast_settled(wait.id) {
+            return Ok(true);
+        }
+        if !wait.notified && self.inner.last_clock_read() >= wait.notify_at {
+            wait.notified = true;
+            self.notify_waiting(task, &awaited)?;
+        }
+        for peer in awaited {
+            self.watch_background(peer);
+        }
+        Ok(false)
+    }
+
+    /// Removes a broadcast from the pending multicasts.
+    pub(super) fn end_multicast(&mut self, wait: &MulticastWait) -> Option<Ended> {
+        self.inner.end_multicast(wait.id)
+    }
+}
+
+impl Broadcast {
     /// Announces the data of this process to all members, if they are to use multicast.
-    pub(super) fn begin_multicast(&mut self, broadcast: &mut Broadcast) -> Result<(), Error> {
-        let (members, head) = (broadcast.task.group().members(), broadcast.task.head());
-        let len = broadcast.buffer.as_ref().map_or(0, |buffer| buffer.len());
-        if !self.may_multicast(broadcast.task.group(), len) {
+    pub(super) fn begin_multicast(
+        &mut self,
+        engine: &mut Engine,
+        task: &Task,
+    ) -> Result<(), Error> {
+        let (members, head) = (task.group().members(), task.head());
+        let len = self.buffer.as_ref().map_or(0, |buffer| buffer.len());
+        if !engine.may_multicast(task.group(), len) {
             return Ok(());
         }
-        let Some(buffer) = broadcast.buffer.take() else {
+        let Some(buffer) = self.buffer.take() else {
             return Ok(());
         };
-        let begun = self
-            .engine
-            .enter()
-            .inner
-            .begin_multicast(members, head, buffer);
+        let begun = engine.inner.begin_multicast(members, head, buffer);
         match begun {
-            Ok(announcement) => self.announce_on(broadcast, &announcement),
+            Ok(announcement) => self.announce_on(engine, task, &announcement),
             Err(buffer) => {
-                broadcast.buffer = Some(buffer);
+                self.buffer = Some(buffer);
                 Ok(())
             }
         }
@@ -67,17 +97,18 @@ impl Node {
     /// by multicast.
     fn announce_on(
         &mut self,
-        broadcast: &mut Broadcast,
+        engine: &mut Engine,
+        task: &Task,
         announcement: &Announcement,
     ) -> Result<(), Error> {
-        let now = self.engine.enter().inner.read_clock();
-        broadcast.step = Some(Step::Multicast(MulticastWait {
-            id: multicast_id(broadcast.task.group().members(), broadcast.task.head()),
+        let now = engine.inner.read_clock();
+        self.step = Step::Multicast(MulticastWait {
+            id: multicast_id(task.group().members(), task.head()),
             notify_at: now + NOTIFY_AFTER,
             notified: false,
-        }));
-        while let Some(child) = broadcast.children.pop() {
-            self.begin_short(&broadcast.task, child, &announcement.to_bytes())?;
+        });
+        while let Some(child) = self.children.pop() {
+            engine.begin_short(task, child, &announcement.to_bytes())?;
         }
         Ok(())
     }
@@ -85,105 +116,65 @@ impl Node {
     /// Handles the header of long data, with the announcement if one follows.
     pub(super) fn take_long_head(
         &mut self,
-        broadcast: &mut Broadcast,
+        engine: &mut Engine,
+        task: &Task,
         wait: &Wait,
     ) -> Result<(), Error> {
-        let Some(announcement) = self.finish_announced(&broadcast.task, wait)? else {
-            if broadcast.data.is_none() {
-                self.begin_receiving_data(broadcast, broadcast.from)?;
+        let Some(announcement) = engine.finish_announced(task, wait)? else {
+            if self.data.is_none() {
+                self.begin_receiving_data(engine, task, self.from)?;
             }
-            broadcast.step = broadcast.data.take().map(Step::Data);
+            if let Some(data) = self.data.take() {
+                self.step = Step::Data(data);
+            }
             return Ok(());
         };
-        let data = broadcast.data.take();
+        let data = self.data.take();
         let buffer = match data {
-            Some(data) => self.take_back(&data),
-            None => broadcast.buffer.take(),
+            Some(data) => engine.take_back(&data),
+            None => self.buffer.take(),
         };
         let Some(buffer) = buffer else {
             // The buffer received data that no header announced.
             let what = "data of a broadcast beside its announcement";
-            return Err(self.violation(wait.peer(), what));
+            return Err(engine.violation(wait.peer(), what));
         };
-        self.announce_on(broadcast, &announcement)?;
-        let (members, head) = (broadcast.task.group().members(), broadcast.task.head());
+        self.announce_on(engine, task, &announcement)?;
+        let (members, head) = (task.group().members(), task.head());
         let begun = {
-            let inner = &mut self.engine.enter().inner;
+            let inner = &mut engine.inner;
             let begun = inner.begin_receiving(members, head, &announcement, buffer);
             inner.work_on_multicasts();
             begun
         };
-        self.flush();
+        engine.flush();
         match begun {
             Ok(()) => Ok(()),
-            Err(buffer) => self.receive_from_root(broadcast, buffer),
+            Err(buffer) => self.receive_from_root(engine, task, buffer),
         }
     }
 
     /// Receives the data by messages directly from the root, not through the tree.
     fn receive_from_root(
         &mut self,
-        broadcast: &mut Broadcast,
+        engine: &mut Engine,
+        task: &Task,
         buffer: Buffer,
     ) -> Result<(), Error> {
-        broadcast.buffer = Some(buffer);
-        let root = broadcast.task.head().root;
-        self.begin_receiving(broadcast, root)
-    }
-
-    /// Drives the engine until the multicast is complete, or `stop` returns true. Returns whether
-    /// it is complete.
-    pub(super) fn wait_multicast(
-        &mut self,
-        task: &Task,
-        wait: &mut MulticastWait,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<bool, Error> {
-        let (id, group) = (wait.id, task.group().members().id());
-        loop {
-            let notify_at = (!wait.notified).then_some(wait.notify_at);
-            let engine = &mut *self.engine.enter();
-            engine.inner.check_intact(group)?;
-            let about = engine.inner.multicast_awaits(id);
-            let awaited = task.awaited(about.first().copied());
-            self.waiter.until(engine, &about, awaited, |inner| {
-                inner.is_multicast_settled(id)
-                    || inner.is_broken(group)
-                    || stop()
-                    || notify_at.is_some_and(|at| inner.last_clock_read() >= at)
-            });
-            engine.inner.check_intact(group)?;
-            engine.inner.check_multicast(id)?;
-            if engine.inner.is_multicast_settled(id) {
-                return Ok(true);
-            }
-            if !wait.notified && engine.inner.last_clock_read() >= wait.notify_at {
-                wait.notified = true;
-                let notice = GroupNotice::Waiting {
-                    group,
-                    head: *task.head(),
-                };
-                let waited_for: Vec<PeerId> = engine.inner.multicast_awaits(id);
-                for peer in waited_for {
-                    engine.inner.send_notice(peer, &notice);
-                }
-                engine.inner.check_unread(task.group().members())?;
-                engine.flush();
-            }
-            if stop() {
-                return Ok(false);
-            }
-        }
+        self.buffer = Some(buffer);
+        let root = task.head().root;
+        self.begin_receiving(engine, task, root)
     }
 
     /// Continues after the multicast. The root sends the data by messages to members that could not
     /// use multicast; such a member receives them.
     pub(super) fn finish_multicast(
         &mut self,
-        broadcast: &mut Broadcast,
+        engine: &mut Engine,
+        task: &Task,
         wait: &MulticastWait,
     ) -> Result<(), Error> {
-        let Some(ended) = self.end_multicast(wait) else {
+        let Some(ended) = engine.end_multicast(wait) else {
             return Ok(());
         };
         let Ended {
@@ -192,49 +183,12 @@ impl Node {
             is_direct,
         } = ended;
         if is_direct {
-            return self.receive_from_root(broadcast, buffer);
+            return self.receive_from_root(engine, task, buffer);
         }
-        broadcast.buffer = Some(buffer);
-        let ranks = broadcast.task.group().members().ranks();
+        self.buffer = Some(buffer);
+        let ranks = task.group().members().ranks();
         let places = (0..).zip(ranks).filter(|(_, rank)| direct.contains(rank));
-        broadcast.children = places.map(|(member, _)| member).collect();
+        self.children = places.map(|(member, _)| member).collect();
         Ok(())
-    }
-
-    /// Removes a broadcast from the pending multicasts.
-    pub(super) fn end_multicast(&mut self, wait: &MulticastWait) -> Option<Ended> {
-        self.engine.enter().inner.end_multicast(wait.id)
-    }
-
-    /// Broadcasts borrowed `bytes`, which are released before it returns.
-    pub(super) fn broadcast_borrowed(
-        &mut self,
-        group: &Group,
-        root: u32,
-        bytes: &mut [u8],
-    ) -> Result<(), Error> {
-        // SAFETY: the guard takes the memory back before the borrow of `bytes` ends, and nothing
-        // else uses the bytes until then.
-        let buffer = unsafe { Buffer::from_raw_mut(bytes.as_mut_ptr(), bytes.len()) };
-        let broadcast = self.begin_broadcast(group, root, buffer)?;
-        let mut guard = MemoryGuard {
-            node: self,
-            broadcast,
-        };
-        let MemoryGuard { node, broadcast } = &mut guard;
-        while node.poll_broadcast(broadcast, || false)?.is_none() {}
-        Ok(())
-    }
-}
-
-/// Takes borrowed memory back if a broadcast ends early.
-struct MemoryGuard<'a> {
-    node: &'a mut Node,
-    broadcast: Broadcast,
-}
-
-impl Drop for MemoryGuard<'_> {
-    fn drop(&mut self) {
-        self.node.take_memory_back(&mut self.broadcast);
     }
 }

@@ -149,7 +149,9 @@ fn withdrawn(node: &mut Node) {
     let [first, second] = [(); 2].map(|()| node.post_recv_tagged(which, vec![0; 1]).unwrap());
     assert!(node.cancel(first));
     assert!(!node.cancel(first));
-    assert!(matches!(node.wait(first), Err(Error::Cancelled)));
+    let (error, done) = node.wait(first).unwrap_err().into_parts();
+    assert!(matches!(error, Error::Cancelled));
+    assert_eq!((done.source, done.buffer.unwrap().len()), (from, 1));
     // No rank may send before all have cancelled.
     node.barrier().unwrap();
     node.send_tagged(TagTarget::new(to, 5), b"x").unwrap();
