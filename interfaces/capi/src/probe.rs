@@ -176,13 +176,17 @@ pub unsafe extern "C" fn portolan_recv_alloc(
         let (buffer, received) = unsafe { (place(buffer)?, Out::new("received", received)?) };
         let port = port::number(port)?;
         let node = entered.node()?;
-        let Some(found) = probe(node, port, source, None)? else {
-            return Ok(PORTOLAN_OK);
-        };
-        let mut memory = Allocated::new(found.len)?;
-        let done = node.recv_from(found.source, port, memory.bytes()?)?;
-        received.fill(&message::to_c(&done));
-        *buffer = memory.into_raw();
+        while let Some(found) = probe(node, port, source, None)? {
+            let mut memory = Allocated::new(found.len)?;
+            let done = match node.recv_from(found.source, port, memory.bytes()?) {
+                // The sender has ended before its message was here.
+                Err(Error::PeerGone { .. }) if source == PORTOLAN_ANY_SOURCE => continue,
+                done => done?,
+            };
+            received.fill(&message::to_c(&done));
+            *buffer = memory.into_raw();
+            break;
+        }
         Ok(PORTOLAN_OK)
     })
 }

@@ -32,15 +32,37 @@ impl Drop for Advancing<'_> {
     }
 }
 
-impl Engine {
-    /// Advances `operation` now, and in later calls until it is complete.
-    pub(crate) fn begin_background(&mut self, mut operation: Box<dyn Background>) {
-        if !operation.advance(self) {
-            self.background.push(operation);
+/// An operation that is being advanced for the first time. It is given up if a handler panics, as
+/// no caller has its request.
+struct Beginning<'a> {
+    operation: Option<Box<dyn Background>>,
+    engine: &'a mut Engine,
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        if let Some(mut operation) = self.operation.take() {
+            operation.give_up(self.engine);
         }
     }
+}
 
-    /// Advances all operations in the list. Returns the number of those that have completed.
+impl Engine {
+    /// Advances `operation` now, and in later calls until it is complete.
+    pub(crate) fn begin_background(&mut self, operation: Box<dyn Background>) {
+        let mut beginning = Beginning {
+            operation: Some(operation),
+            engine: self,
+        };
+        let Beginning { operation, engine } = &mut beginning;
+        let has_ended = operation.as_mut().is_none_or(|one| one.advance(engine));
+        let operation = beginning.operation.take().filter(|_| !has_ended);
+        drop(beginning);
+        self.background.extend(operation);
+    }
+
+    /// Advances all operations in the list. Returns the number of operations that have completed,
+    /// calls of other processes among them.
     #[inline]
     pub(crate) fn advance_background(&mut self) -> usize {
         match self.background.is_empty() {
@@ -54,9 +76,9 @@ impl Engine {
         let list = std::mem::take(&mut self.background);
         let mut advancing = Advancing { list, engine: self };
         let Advancing { list, engine } = &mut advancing;
-        let before = list.len();
+        let before = list.len() + engine.inner.pending_call_count();
         list.retain_mut(|operation| !operation.advance(engine));
-        before - list.len()
+        before.saturating_sub(list.len() + engine.inner.pending_call_count())
     }
 
     /// Ends an operation in the list before it is complete.

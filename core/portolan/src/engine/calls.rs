@@ -91,9 +91,7 @@ impl Engine {
 
     /// Ends a call without its reply, and removes its operation.
     pub(crate) fn end_call(&mut self, op: OpId) {
-        let calls = &mut self.inner.calls;
-        calls.pending.retain(|_, (other, _)| *other != op);
-        calls.has_ended_calls = true;
+        self.inner.forget_call(op);
         self.inner.ops.forget(op);
     }
 
@@ -120,6 +118,21 @@ impl Engine {
 }
 
 impl Inner {
+    /// Returns the number of calls of this process that have not ended.
+    pub(super) fn pending_call_count(&self) -> usize {
+        self.calls.pending.len()
+    }
+
+    /// Forgets a call, so that its reply is dropped. Returns `false` if it has ended already.
+    pub(crate) fn forget_call(&mut self, op: OpId) -> bool {
+        let calls = &mut self.calls;
+        let before = calls.pending.len();
+        calls.pending.retain(|_, (other, _)| *other != op);
+        let is_forgotten = calls.pending.len() < before;
+        calls.has_ended_calls |= is_forgotten;
+        is_forgotten
+    }
+
     /// Posts memory for a reply. Returns `false` if there is none.
     fn receive_reply(&mut self, peer: PeerId, len: u64, imm: u64) -> bool {
         let len = usize::try_from(len).unwrap_or(usize::MAX);

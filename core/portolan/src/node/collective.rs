@@ -13,7 +13,7 @@ use crate::collective::{GroupNotice, HEAD_LEN, Head};
 use crate::engine::{Awaited, Engine, Submitted, system_spec};
 use crate::error::Error;
 use crate::multicast::Announcement;
-use crate::ops::{Completion, OpKind};
+use crate::ops::{Completion, Failed, OpKind};
 use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, RecvFilter};
 use std::time::Duration;
 
@@ -359,6 +359,21 @@ impl Engine {
             .map(Sending::UnderWay)
     }
 
+    /// Starts to send `buffer` to `member`. Long data are taken out of it until the end of the wait.
+    pub(crate) fn begin_send_from(
+        &mut self,
+        task: &Task,
+        member: u32,
+        buffer: &mut Option<Buffer>,
+    ) -> Result<Option<Wait>, Error> {
+        let peer = self.peer_of(task, member)?;
+        self.begin_head(task, peer, buffer.as_deref().unwrap_or(&[]))?;
+        match buffer.take_if(|buffer| !Task::is_inline(buffer.len())) {
+            Some(long) => self.begin_payload(task, peer, long).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Starts a nonblocking send of a header with `inline` data to `member`.
     pub(crate) fn begin_short(
         &mut self,
@@ -421,9 +436,13 @@ impl Engine {
 
     /// Returns the completion of a finished wait.
     pub(crate) fn finish_wait(&mut self, wait: &Wait) -> Result<Completion, Error> {
+        self.finish_with_buffer(wait).map_err(Error::from)
+    }
+
+    /// Returns the completion of a finished wait, with the buffer even after a failure.
+    pub(super) fn finish_with_buffer(&mut self, wait: &Wait) -> Result<Completion, Failed> {
         let done = self.inner.ops.finish(wait.op);
         done.unwrap_or_else(|| Err(self.inner.stale().into()))
-            .map_err(Error::from)
     }
 
     fn finish_message(&mut self, wait: &Wait) -> Result<Vec<u8>, Error> {

@@ -18,6 +18,8 @@ use std::time::Duration;
 struct Probe {
     op: OpId,
     wanted: RecvFilter,
+    /// Set if the wait has a deadline. In a job of one process it then lasts until the deadline.
+    has_deadline: bool,
 }
 
 impl Probe {
@@ -50,9 +52,13 @@ impl Probe {
     /// Returns an error if no such message is here and none can arrive any more.
     fn check(&self, engine: &mut Engine) -> Result<(), Error> {
         let source = self.source();
+        let is_over = || match self.has_deadline {
+            true => engine.inner.is_deserted(),
+            false => engine.inner.has_no_sender(),
+        };
         match source {
             Some(peer) => engine.watch_background(peer),
-            None if engine.inner.has_no_sender() => return Err(engine.inner.no_sender_error()),
+            None if is_over() => return Err(engine.inner.no_sender_error()),
             None if engine.inner.is_last() => engine.on_empty_poll_from(None),
             None => {}
         }
@@ -188,8 +194,12 @@ impl Node {
     /// # }
     /// ```
     pub fn recv_vec<T: Pod>(&mut self, port: u16) -> Result<(Vec<T>, u32), Error> {
-        let waiting = self.probe(port)?;
-        self.recv_waiting(port, waiting)
+        loop {
+            let waiting = self.probe(port)?;
+            if let Some(received) = self.recv_waiting_from_any(port, waiting)? {
+                return Ok(received);
+            }
+        }
     }
 
     /// Waits for the next message to `port` from process `source`, like [`Node::recv_vec`].
@@ -211,9 +221,16 @@ impl Node {
         port: u16,
         timeout: Duration,
     ) -> Result<Option<(Vec<T>, u32)>, Error> {
-        let waiting = self.probe_timeout(port, timeout)?;
-        let received = waiting.map(|waiting| self.recv_waiting(port, waiting));
-        received.transpose()
+        let deadline = self.engine.enter().inner.deadline(timeout);
+        loop {
+            let now = self.engine.enter().inner.read_clock();
+            let Some(waiting) = self.probe_timeout(port, deadline.since(now))? else {
+                return Ok(None);
+            };
+            if let Some(received) = self.recv_waiting_from_any(port, waiting)? {
+                return Ok(Some(received));
+            }
+        }
     }
 
     /// Waits for the first tagged message that `which` matches, of any length, and returns its
@@ -256,6 +273,19 @@ impl Node {
         let bytes = bytemuck::cast_slice_mut(&mut elements);
         self.recv_from(waiting.source, port, bytes)?;
         Ok((elements, waiting.source))
+    }
+
+    /// Receives a message that waits, for a caller to which any sender will do. Returns `None` if
+    /// the sender has ended before its message was here.
+    fn recv_waiting_from_any<T: Pod>(
+        &mut self,
+        port: u16,
+        waiting: Received,
+    ) -> Result<Option<(Vec<T>, u32)>, Error> {
+        match self.recv_waiting(port, waiting) {
+            Err(Error::PeerGone { rank, .. }) if rank == waiting.source => Ok(None),
+            received => received.map(Some),
+        }
     }
 
     fn await_waiting(
@@ -303,7 +333,11 @@ impl Node {
             let engine = &mut *self.engine.enter();
             engine.progress();
             let op = engine.inner.ops.without_memory(OpKind::Probe { source });
-            engine.begin_background(Box::new(Probe { op, wanted }));
+            engine.begin_background(Box::new(Probe {
+                op,
+                wanted,
+                has_deadline: timeout.is_some(),
+            }));
             Request(op)
         };
         let mut guard = RequestGuard::new(self, request);

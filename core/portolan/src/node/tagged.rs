@@ -335,12 +335,13 @@ impl Node {
         Ok(Request(op))
     }
 
-    /// Cancels a posted receive, tagged or at a port without a handler. It completes with
-    /// [`Error::Cancelled`]. Returns `false` for a send, or when a message has matched the receive,
-    /// which then completes normally.
+    /// Cancels a posted receive, tagged or at a port without a handler, or a call without a reply.
+    /// It completes with [`Error::Cancelled`]. Returns `false` for a send or a collective operation,
+    /// or when a message has matched the receive, which then completes normally.
     pub fn cancel(&mut self, request: Request) -> bool {
         let inner = &mut self.engine.enter().inner;
-        let withdrawn = !inner.ops.is_handled(request.0) && inner.withdraw(request.0);
+        let withdrawn = !inner.ops.is_handled(request.0)
+            && (inner.withdraw(request.0) || inner.forget_call(request.0));
         if withdrawn {
             inner.ops.fail(request.0, Error::Cancelled);
         }

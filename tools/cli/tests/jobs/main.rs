@@ -14,6 +14,7 @@ mod calls;
 mod collectives;
 mod death;
 mod endurance;
+mod endings;
 mod fork;
 mod idle;
 mod join;

@@ -129,17 +129,18 @@ impl Broadcast {
             }
             return Ok(());
         };
-        let data = self.data.take();
-        let buffer = match data {
-            Some(data) => engine.take_back(&data),
-            None => self.buffer.take(),
-        };
-        let Some(buffer) = buffer else {
-            // The buffer received data that no header announced.
-            let what = "data of a broadcast beside its announcement";
-            return Err(engine.violation(wait.peer(), what));
-        };
+        if let Some(data) = self.data.take() {
+            self.buffer = engine.take_back(&data);
+            if self.buffer.is_none() {
+                // The buffer received data that no header announced. The end of the operation takes
+                // it back.
+                self.data = Some(data);
+                let what = "data of a broadcast beside its announcement";
+                return Err(engine.violation(wait.peer(), what));
+            }
+        }
         self.announce_on(engine, task, &announcement)?;
+        let buffer = self.buffer.take().ok_or(Error::Cancelled)?;
         let (members, head) = (task.group().members(), task.head());
         let begun = {
             let inner = &mut engine.inner;

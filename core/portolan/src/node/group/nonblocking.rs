@@ -12,7 +12,7 @@ use crate::collective::{CollectiveKind, Head};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::node::running::{Machine, RequestGuard};
-use crate::node::{Sending, Task, Wait};
+use crate::node::{Task, Wait};
 use crate::ops::Request;
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
@@ -149,15 +149,27 @@ impl Broadcast {
 
     /// Sends the data to the next child. Returns the buffer if there is none.
     fn pass_on(&mut self, engine: &mut Engine, task: &Task) -> Result<Option<Buffer>, Error> {
-        let buffer = self.buffer.take().ok_or(Error::Cancelled)?;
         let Some(child) = self.children.pop() else {
-            return Ok(Some(buffer));
+            return self.buffer.take().ok_or(Error::Cancelled).map(Some);
         };
-        match engine.begin_send_buffer(task, child, buffer)? {
-            Sending::Done(buffer) => self.buffer = Some(buffer),
-            Sending::UnderWay(wait) => self.step = Step::Send(wait),
+        match engine.begin_send_from(task, child, &mut self.buffer)? {
+            Some(wait) => self.step = Step::Send(wait),
+            None => self.step = Step::Pass,
         }
         Ok(None)
+    }
+
+    /// Takes the buffer back from an operation that has ended, even if it has failed.
+    fn take_buffer(&mut self, engine: &mut Engine, wait: &Wait) -> Result<(), Error> {
+        let (result, done) = match engine.finish_with_buffer(wait) {
+            Ok(done) => (Ok(()), done),
+            Err(failed) => {
+                let (error, done) = failed.into_parts();
+                (Err(error), done)
+            }
+        };
+        self.buffer = done.buffer;
+        result
     }
 }
 
@@ -177,9 +189,7 @@ impl Machine for Broadcast {
             match std::mem::replace(&mut self.step, Step::Pass) {
                 Step::Begin => self.begin(engine, task)?,
                 Step::Head(wait) => self.take_head(engine, task, &wait)?,
-                Step::Data(wait) | Step::Send(wait) => {
-                    self.buffer = engine.finish_wait(&wait)?.buffer;
-                }
+                Step::Data(wait) | Step::Send(wait) => self.take_buffer(engine, &wait)?,
                 Step::Multicast(wait) => self.finish_multicast(engine, task, &wait)?,
                 Step::Pass => {
                     engine.check_intact(task)?;
