@@ -58,15 +58,15 @@ const CALLS: &[(&str, Call)] = &[
     }),
     ("wait, send", |node, _| {
         let request = node.isend(Target::new(1, PORT), vec![7; LONG])?;
-        node.wait(request).map(drop)
+        Ok(node.wait(request).map(drop)?)
     }),
     ("wait, receive", |node, _| {
         let request = node.post_recv_from(1, PORT, vec![0; 8])?;
-        node.wait(request).map(drop)
+        Ok(node.wait(request).map(drop)?)
     }),
     ("test", |node, _| {
         let request = node.post_recv_from(1, PORT, vec![0; 8])?;
-        repeat(|| node.test(request).map(|done| done.is_some()))
+        repeat(|| Ok(node.test(request)?.is_some()))
     }),
     ("wait_until", |node, _| node.wait_until(|| false)),
     ("wait_notice", |node, _| node.wait_notice().map(drop)),

@@ -128,7 +128,7 @@ fn receives(node: &mut Node) {
     }
     let pages = Pages::protected(LONG, READING);
     let request = node.post_recv_from(0, PORT, pages.lend(LONG)).unwrap();
-    let error = node.wait(request).unwrap_err();
+    let error = Error::from(node.wait(request).unwrap_err());
     let wanted = matches!(
         error,
         Error::Fault {
@@ -151,7 +151,7 @@ fn tagged_receives(node: &mut Node) {
     let request = node
         .post_recv_tagged(TagMatch::new(5), pages.lend(LONG))
         .unwrap();
-    let error = node.wait(request).unwrap_err();
+    let error = Error::from(node.wait(request).unwrap_err());
     assert!(matches!(error, Error::Fault { .. }), "{error}");
 }
 
@@ -160,7 +160,7 @@ fn sends(node: &mut Node) {
     if node.rank() == 1 {
         for _ in 0..2 {
             let request = node.post_recv_from(0, PORT, vec![0; LONG]).unwrap();
-            let error = node.wait(request).unwrap_err();
+            let error = Error::from(node.wait(request).unwrap_err());
             assert!(is_peer_fault(node, &error), "{error}");
         }
         return;
@@ -168,7 +168,7 @@ fn sends(node: &mut Node) {
     let pages = Pages::protected(LONG, NOTHING);
     for _ in 0..2 {
         let request = node.isend(Target::new(1, PORT), pages.lend(LONG)).unwrap();
-        let error = node.wait(request).unwrap_err();
+        let error = Error::from(node.wait(request).unwrap_err());
         let wanted = matches!(
             error,
             Error::Fault {
@@ -242,7 +242,7 @@ fn gets(node: &mut Node) {
         let key = receive_key(node);
         for _ in 0..2 {
             let request = node.iget(RemoteTarget::new(1, key, 0), pages.lend(len));
-            let error = node.wait(request.unwrap()).unwrap_err();
+            let error = Error::from(node.wait(request.unwrap()).unwrap_err());
             let wanted = matches!(
                 error,
                 Error::Fault {
@@ -299,7 +299,7 @@ fn vanishing_receive(node: &mut Node) {
 fn vanishing_send(node: &mut Node) {
     if node.rank() == 1 {
         let request = node.post_recv_from(0, PORT, vec![0; HUGE]).unwrap();
-        let error = node.wait(request).err();
+        let error = node.wait(request).err().map(Error::from);
         assert!(error.is_none_or(|error| is_peer_fault(node, &error)));
         return;
     }
@@ -319,11 +319,11 @@ fn vanish(node: &mut Node, pages: &Pages, request: portolan::Request) -> Option<
         match node.test(request) {
             Ok(None) => {}
             Ok(Some(_)) => return None,
-            Err(error) => return Some(error),
+            Err(error) => return Some(error.into()),
         }
     }
     pages.unmap();
-    node.wait(request).err()
+    node.wait(request).err().map(Error::from)
 }
 
 fn play(args: &[&str]) {
