@@ -428,11 +428,20 @@ impl Node {
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
         let engine = &mut *self.engine.enter();
-        let (source, ready) = engine.recv_ready(port, source, bytes)?;
-        if let Some(received) = ready {
+        let inner = &mut engine.inner;
+        let source = inner.check_recv(port, source)?;
+        let wanted = RecvFilter::Port(port, source);
+        if inner.core.is_quiet(&wanted)
+            && bytes.len() <= INBOX_LEN_MAX
+            && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
+        {
+            return Ok(taken.received);
+        }
+        let inner = &mut engine.inner;
+        if let Some(received) = inner.take_held(port, source, bytes) {
             return Ok(received);
         }
-        let (inner, len) = (&mut engine.inner, bytes.len() as u64);
+        let len = bytes.len() as u64;
         // SAFETY: as in `send_spec`; `bytes` is not used before the operation is complete.
         let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
@@ -634,31 +643,9 @@ impl Node {
     }
 }
 
-impl Engine {
-    /// Checks the arguments of a receive, and receives a message that is here or arrives at once.
-    /// Returns the source.
-    #[inline(always)]
-    fn recv_ready(
-        &mut self,
-        port: PortId,
-        source: Option<u32>,
-        bytes: &mut [u8],
-    ) -> Result<(Option<PeerId>, Option<Received>), Error> {
-        let source = self.inner.check_recv(port, source)?;
-        let wanted = RecvFilter::Port(port, source);
-        if self.inner.core.is_quiet(&wanted)
-            && bytes.len() <= INBOX_LEN_MAX
-            && let Some(taken) = self.recv_at_once(wanted, bytes, || false)
-        {
-            return Ok((source, Some(taken.received)));
-        }
-        Ok((source, self.inner.take_held(port, source, bytes)))
-    }
-}
-
 impl Inner {
     /// Checks the arguments of a receive at a port, and returns the source.
-    #[inline]
+    #[inline(always)]
     fn check_recv(&self, port: PortId, source: Option<u32>) -> Result<Option<PeerId>, Error> {
         self.check_owner()?;
         let source = source.map(|rank| self.check_rank(rank)).transpose()?;

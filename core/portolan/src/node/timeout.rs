@@ -75,11 +75,8 @@ impl Node {
     ) -> Result<Option<Received>, Error> {
         let engine = &mut *self.engine.enter();
         let deadline = engine.inner.deadline(timeout);
-        let (source, ready) = engine.recv_ready(port, source, bytes)?;
-        if ready.is_some() {
-            return Ok(ready);
-        }
         let (inner, len) = (&mut engine.inner, bytes.len() as u64);
+        let source = inner.check_recv(port, source)?;
         // SAFETY: `await_borrowed_until` returns only when the operation is complete or cancelled,
         // and its guard detaches the memory if a handler panics; `bytes` is not used before.
         let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, bytes) };

@@ -283,7 +283,7 @@ impl Drawing {
         for &rank in &survivors {
             if end == End::Barrier || self.victim.is_some() {
                 let group = Members {
-                    id: 32_000,
+                    id: 16_000,
                     ranks: survivors.clone(),
                 };
                 self.push(rank, Step::Barrier(group));
