@@ -65,6 +65,7 @@ for path in "${paths[@]}"; do
     echo "$path receive-held $(per_message "$path" held take_burst)"
     echo "$path receive-ring $(per_message "$path" ring take_burst)"
     echo "$path send $(per_message "$path" ring send_burst)"
+    echo "$path isend-copy $(per_message "$path" isend send_burst)"
 done >"$scratch/counts"
 
 if [[ ${1:-} == --update ]]; then

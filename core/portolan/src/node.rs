@@ -37,11 +37,11 @@ use crate::error::Error;
 use crate::launch::Job;
 use crate::links::RawBy;
 use crate::model;
-use crate::ops::{Completion, Failed, OpKind, Received, Request};
+use crate::ops::{Completion, Failed, Received, Request};
 use crate::port::{Message, PortConfig, Target};
 use crate::settings;
 use portolan_proto::{
-    Counters, LinkId, PathStatus, PeerId, PortId, PortMode, RecvFilter, SendSpec,
+    Counters, LinkId, NotTaken, PathStatus, PeerId, PortId, PortMode, RecvFilter, SendSpec,
 };
 use portolan_sys::gate::Gate;
 use std::cell::Cell;
@@ -304,10 +304,11 @@ impl Node {
         spec: SendSpec,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let engine = &mut *self.engine.enter();
+        let mut engine = self.engine.enter();
         let peer = engine.inner.check_rank(rank)?;
         if engine.send_direct(peer, &spec, bytes) {
             engine.progress_between_sends();
+            engine.leave();
             return Ok(());
         }
         engine.send_queued(&mut self.waiter, peer, spec, bytes)
@@ -357,8 +358,7 @@ impl Node {
     #[inline]
     pub fn isend_copy(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
-        let peer = engine.inner.check_rank(to.rank())?;
-        engine.send_copy(peer, to.spec(), bytes)
+        engine.send_copy(to.rank(), to.spec(), bytes)
     }
 
     /// Posts `buffer` for the next message to `port`. At a port with a handler, the handler
@@ -403,7 +403,7 @@ impl Node {
     /// memory.
     #[inline]
     pub fn recv(&mut self, port: u16, bytes: &mut [u8]) -> Result<Received, Error> {
-        self.recv_with(PortId::user(port), None, bytes)
+        self.recv_of(port, None, bytes)
     }
 
     /// Waits for the next message to `port` from process `source`.
@@ -417,36 +417,40 @@ impl Node {
         port: u16,
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
-        self.recv_with(PortId::user(port), Some(source), bytes)
+        self.recv_of(port, Some(source), bytes)
     }
 
-    #[inline]
-    fn recv_with(
+    /// Waits for the next message to `port`, only from process `source` if given. For interfaces in
+    /// other languages, which inline a single call.
+    ///
+    /// # Errors
+    /// As [`Node::recv`] and [`Node::recv_from`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn recv_of(
         &mut self,
-        port: PortId,
+        port: u16,
         source: Option<u32>,
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
-        let engine = &mut *self.engine.enter();
-        let inner = &mut engine.inner;
-        let source = inner.check_recv(port, source)?;
-        let wanted = RecvFilter::Port(port, source);
-        if inner.core.is_quiet(&wanted)
+        let mut engine = self.engine.enter();
+        let port = PortId::user(port);
+        let source = engine.inner.check_recv(port, source)?;
+        let is_quiet = match engine.take_held(port, source, bytes) {
+            Ok(received) => {
+                engine.leave();
+                return Ok(received);
+            }
+            Err(reason) => reason == NotTaken::Nothing,
+        };
+        if is_quiet
             && bytes.len() <= INBOX_LEN_MAX
-            && let Some(taken) = engine.recv_at_once(wanted, bytes, || false)
+            && let Some(received) = engine.recv_next(port, source, bytes, || false)
         {
-            return Ok(taken.received);
-        }
-        let inner = &mut engine.inner;
-        if let Some(received) = inner.take_held(port, source, bytes) {
+            engine.leave();
             return Ok(received);
         }
-        let len = bytes.len() as u64;
-        // SAFETY: as in `send_spec`; `bytes` is not used before the operation is complete.
-        let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, bytes) };
-        inner.core.post_recv(port, op, len, source);
-        engine.drain();
-        engine.finish_borrowed(&mut self.waiter, op, source.as_slice())
+        engine.recv_posted(&mut self.waiter, port, source, bytes)
     }
 
     /// Longest message that a blocking send copies without waiting for its receiver, in bytes. On
@@ -468,15 +472,15 @@ impl Node {
         bytes: &mut [u8],
         stop: impl Fn() -> bool,
     ) -> Option<Received> {
-        let wanted = RecvFilter::Port(PortId::user(port), None);
+        let port = PortId::user(port);
         let len = bytes.len().min(INBOX_LEN_MAX);
         let engine = &mut *self.engine.enter();
+        let wanted = RecvFilter::Port(port, None);
         // Messages that arrived while the program computed come first.
         if engine.run_deferred() > 0 || !engine.inner.core.is_quiet(&wanted) {
             return None;
         }
-        let taken = engine.recv_at_once(wanted, &mut bytes[..len], stop)?;
-        Some(taken.received)
+        engine.recv_next(port, None, &mut bytes[..len], stop)
     }
 
     /// Runs `handler` as if a message had arrived at its port, and flushes its sends.
@@ -646,7 +650,11 @@ impl Node {
 impl Inner {
     /// Checks the arguments of a receive at a port, and returns the source.
     #[inline(always)]
-    fn check_recv(&self, port: PortId, source: Option<u32>) -> Result<Option<PeerId>, Error> {
+    pub(crate) fn check_recv(
+        &self,
+        port: PortId,
+        source: Option<u32>,
+    ) -> Result<Option<PeerId>, Error> {
         self.check_owner()?;
         let source = source.map(|rank| self.check_rank(rank)).transpose()?;
         match self.port_use(port) {

@@ -22,7 +22,9 @@ pub(crate) mod transmit;
 use crate::base::credit::charge;
 use crate::base::request::Request;
 use crate::bulk::{FinishedRx, Origin};
-use crate::matching::port::{HeldMessage, Posted, Served, ServedRequest, TakenHeld, Waiting};
+use crate::matching::port::{
+    HeldMessage, NotTaken, Posted, Served, ServedRequest, TakenHeld, Waiting,
+};
 use crate::path::outgoing::OutgoingKind;
 use crate::peer::Peer;
 use crate::peer::dormant::DormantPeer;
@@ -292,29 +294,80 @@ impl Core {
     /// Takes the message that [`Core::post_recv`] would deliver immediately, if it is complete and
     /// fits `dst`. Copies it there. This is the first branch of a receive; it needs neither an
     /// operation nor an event.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
     #[inline(always)]
     pub fn take_held(
         &mut self,
         port: PortId,
         source: Option<PeerId>,
         dst: &mut [u8],
-    ) -> Option<HeldMessage> {
-        // Messages with pending events arrived earlier.
-        if self.has_event() {
-            return None;
+    ) -> Result<HeldMessage, NotTaken> {
+        let has_event = self.has_event();
+        let Core {
+            peers,
+            ready,
+            timed,
+            sh,
+            ..
+        } = self;
+        let Shared { matching, held, .. } = sh;
+        let at_port = matching.port(port).ok_or(NotTaken::Other)?;
+        if at_port.is_quiet() {
+            return Err(NotTaken::Nothing);
         }
+        // Messages with pending events arrived earlier.
+        if has_event {
+            return Err(NotTaken::Other);
+        }
+        let Some((place, taken)) = at_port.only_held(source) else {
+            return self.take_held_of_many(port, source, dst);
+        };
+        let Some(Some(state)) = peers.get_mut(taken.peer.index()) else {
+            return self.take_held_of_many(port, source, dst);
+        };
+        if state.has_undelivered(taken.lane, port) {
+            return Err(NotTaken::Other);
+        }
+        let len = held.release_into(taken.held, dst);
+        let len = len.ok_or(NotTaken::Other)?;
+        at_port.drop_front(place);
+        matching.note_taken();
+        if return_credit(state, sh, &taken, len) {
+            list(ready, timed, state);
+        }
+        sh.ctx.count_received(len as u64);
+        let TakenHeld { peer, lane, .. } = taken;
+        Ok(HeldMessage { peer, lane, len })
+    }
+
+    /// Does the same for a port at which messages of several senders may wait, or of a sender that
+    /// is dormant.
+    #[inline(never)]
+    fn take_held_of_many(
+        &mut self,
+        port: PortId,
+        source: Option<PeerId>,
+        dst: &mut [u8],
+    ) -> Result<HeldMessage, NotTaken> {
         let Core { peers, sh, .. } = self;
         let Shared { matching, held, .. } = sh;
         let has_undelivered = |from: PeerId, lane| {
             let peer = peers.get(from.index()).and_then(Option::as_deref);
             peer.is_some_and(|peer| peer.has_undelivered(lane, port))
         };
-        let copy = |id| held.release_into(id, dst);
-        let (taken, len) = matching.take_held_at_port(port, source, has_undelivered, copy)?;
+        let at_port = matching.port(port).ok_or(NotTaken::Other)?;
+        let found = at_port.first_held(source, has_undelivered);
+        let (place, taken) = found.ok_or(NotTaken::Other)?;
+        let len = held.release_into(taken.held, dst);
+        let len = len.ok_or(NotTaken::Other)?;
+        at_port.drop_front(place);
+        matching.note_taken();
         self.on_held_taken(&taken, len);
         self.sh.ctx.count_received(len as u64);
         let TakenHeld { peer, lane, .. } = taken;
-        Some(HeldMessage { peer, lane, len })
+        Ok(HeldMessage { peer, lane, len })
     }
 
     /// Returns sender and length of the message that [`Core::post_recv`] would deliver or request
@@ -346,10 +399,8 @@ impl Core {
         let Some(Some(state)) = self.peers.get_mut(taken.peer.index()) else {
             return;
         };
-        let (lanes, env) = &mut state.lanes(&mut self.sh);
-        lanes.on_taken(env, taken.lane, taken.holds_credit, charge(len));
-        if lanes.has_credit_due() {
-            self.touch(taken.peer);
+        if return_credit(state, &mut self.sh, taken, len) {
+            list(&mut self.ready, &mut self.timed, state);
         }
     }
 
@@ -584,6 +635,15 @@ fn grant_budget(config: &Config, buffer_len: usize) -> usize {
         0 => most,
         len => len.min(most),
     }
+}
+
+/// Returns credit to `peer` for its held message that a receive or a handler has taken. Returns
+/// `true` if the new limit should be sent.
+#[inline(always)]
+fn return_credit(peer: &mut Peer, sh: &mut Shared, taken: &TakenHeld, len: usize) -> bool {
+    let (lanes, env) = &mut peer.lanes(sh);
+    lanes.on_taken(env, taken.lane, taken.holds_credit, charge(len));
+    lanes.has_credit_due()
 }
 
 /// Puts a peer into the queue of peers with something to transmit, and into the list of timed

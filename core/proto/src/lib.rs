@@ -59,7 +59,7 @@ pub use dispatch::shortcut::{
 pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};
-pub use matching::port::HeldMessage;
+pub use matching::port::{HeldMessage, NotTaken};
 pub use mem::copy::copy;
 pub use mem::scratch::Payload;
 pub use path::outgoing::SingleFrame;

@@ -19,7 +19,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use match_list::{Arrived, Fitting, MatchLists};
 use plain_order::PlainOrder;
-use port::{Match, Port, Ports, Posted, Served, TakenHeld, Waiting};
+use port::{Match, Port, Ports, Posted, Served, Waiting};
 use portolan_wire::{LaneId, MatchBits};
 use remains::{Discarded, Remains};
 
@@ -284,16 +284,10 @@ impl Matching {
         self.ports.next_served(id, has_undelivered)
     }
 
-    /// See [`Port::take_held`].
-    #[inline(always)]
-    pub(crate) fn take_held_at_port<T>(
-        &mut self,
-        id: PortId,
-        source: Option<PeerId>,
-        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
-        take: impl FnOnce(HeldId) -> Option<T>,
-    ) -> Option<(TakenHeld, T)> {
-        self.ports.take_held(id, source, has_undelivered, take)
+    /// See [`Ports::note_taken`].
+    #[inline]
+    pub(crate) fn note_taken(&mut self) {
+        self.ports.note_taken();
     }
 
     /// See [`Port::peek`]. A failed search counts as waiting (`P4.14`).

@@ -189,16 +189,20 @@ impl<T: Copy> Out<T> {
     /// Fills the part of the structure that the program's version has, except for the size.
     #[inline]
     pub(crate) fn fill(self, value: &T) {
-        // Most programs have the library's version: the length is then a constant.
+        // Most programs have the library's version. It is written whole, with a length that the
+        // compiler knows.
         if self.size == size_of::<T>() {
-            self.fill_head(value, size_of::<T>());
+            // SAFETY: `grown` has checked that `at` points to `size` bytes that begin with a `usize`.
+            unsafe {
+                self.at.write_unaligned(*value);
+                self.at.cast::<usize>().write_unaligned(self.size);
+            }
         } else {
             self.fill_head(value, self.size.min(size_of::<T>()));
         }
     }
 
     /// Fills the first `end` bytes of the structure, except for the size.
-    #[inline(always)]
     fn fill_head(&self, value: &T, end: usize) {
         let head = size_of::<usize>();
         let len = end.saturating_sub(head);

@@ -160,10 +160,8 @@ pub unsafe extern "C" fn portolan_recv(
         let received = unsafe { Out::new("received", received)? };
         let port = port::number(port)?;
         let node = entered.node()?;
-        let done = match source {
-            PORTOLAN_ANY_SOURCE => node.recv(port, bytes),
-            source => node.recv_from(source, port, bytes),
-        };
+        let source = (source != PORTOLAN_ANY_SOURCE).then_some(source);
+        let done = node.recv_of(port, source, bytes);
         received.fill_from(&done, to_c, truncated_received);
         done?;
         Ok(PORTOLAN_OK)

@@ -534,7 +534,7 @@ impl Node {
         let source = source.map(PeerId);
         let mut bytes = vec![0x5a; len];
         if cx.plan.shortcuts
-            && let Some(taken) = self.core.take_held(port, source, &mut bytes)
+            && let Ok(taken) = self.core.take_held(port, source, &mut bytes)
         {
             return self.on_held(cx, port, op, &taken, &bytes);
         }

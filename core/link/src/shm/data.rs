@@ -100,10 +100,13 @@ impl Shm {
     #[inline(always)]
     pub fn next_frame(&mut self) -> Option<NextFrame<'_>> {
         let burst_left = &mut self.burst_left;
-        let inbound = self.inbound.get_mut(self.cursor)?;
         if *burst_left < 2 {
-            return None;
+            if self.inbound.len() > 1 {
+                return None;
+            }
+            *burst_left = BURST_MAX;
         }
+        let inbound = self.inbound.get_mut(self.cursor)?;
         // `receive_with` reports a broken ring.
         let len = inbound.ring.peek().ok()??.len();
         Some(NextFrame {

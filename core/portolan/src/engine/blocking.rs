@@ -10,7 +10,9 @@ use super::wait::FIRST_TURNS;
 use super::{Awaited, Engine, Inbox, Inner, Submitted, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::{OpKind, Received};
-use portolan_proto::{HeldId, Instant, OpId, PeerId, PortId, RecvFilter, SendSpec, WaitingRecv};
+use portolan_proto::{
+    HeldId, Instant, NotTaken, OpId, PeerId, PortId, RecvFilter, SendSpec, WaitingRecv,
+};
 use portolan_sys::usage;
 
 impl Engine {
@@ -65,41 +67,11 @@ impl Engine {
         self.inner.check_gone(peer)
     }
 
-    /// Takes a message that arrives within the first turns directly from its frame. Returns `None`,
-    /// with `bytes` unchanged, if no message arrives before `stop`. Does the same for one that does
-    /// not fit or is not wanted.
-    #[inline]
-    pub(crate) fn recv_at_once(
-        &mut self,
-        wanted: RecvFilter,
-        bytes: &mut [u8],
-        stop: impl Fn() -> bool,
-    ) -> Option<Taken> {
-        let want = WaitingRecv {
-            filter: wanted,
-            len: bytes.len(),
-        };
-        if let Some((source, len)) = self.take_next(&want, bytes) {
-            self.leave_to_caller();
-            return Some(Taken {
-                received: Received {
-                    len,
-                    source: source.0,
-                },
-                match_bits: None,
-            });
-        }
-        // Built anew, so that the one above stays in registers.
-        let want = WaitingRecv {
-            filter: wanted,
-            len: bytes.len(),
-        };
-        self.recv_in_turns(want, bytes, stop)
-    }
-
-    /// Takes a message that arrives within the first turns.
+    /// Takes a message that arrives within the first turns directly from its frame. Nothing waits
+    /// where it is matched. Returns `None`, with `bytes` unchanged, if no message arrives before
+    /// `stop`. Does the same for one that does not fit or is not wanted.
     #[inline(never)]
-    fn recv_in_turns(
+    pub(crate) fn recv_in_turns(
         &mut self,
         want: WaitingRecv,
         bytes: &mut [u8],
@@ -124,6 +96,65 @@ impl Engine {
             inbox.is_quiet = true;
         }
         inbox.got
+    }
+
+    /// Takes the message that a receive at `port` would get now. See [`Core::take_held`].
+    ///
+    /// [`Core::take_held`]: portolan_proto::Core::take_held
+    #[inline(always)]
+    pub(crate) fn take_held(
+        &mut self,
+        port: PortId,
+        source: Option<PeerId>,
+        bytes: &mut [u8],
+    ) -> Result<Received, NotTaken> {
+        let taken = self.inner.core.take_held(port, source, bytes)?;
+        usage::count_copy();
+        Ok(Received {
+            len: taken.len,
+            source: taken.peer.0,
+        })
+    }
+
+    /// Takes a message to `port` like [`Engine::recv_in_turns`], the first of shared memory without
+    /// a turn. A function of its own, because its caller would not have enough registers for it.
+    #[inline(never)]
+    pub(crate) fn recv_next(
+        &mut self,
+        port: PortId,
+        source: Option<PeerId>,
+        bytes: &mut [u8],
+        stop: impl Fn() -> bool,
+    ) -> Option<Received> {
+        if let Some((source, len)) = self.take_next(port, source, bytes) {
+            self.leave_to_caller();
+            let source = source.0;
+            return Some(Received { len, source });
+        }
+        let want = WaitingRecv {
+            filter: RecvFilter::Port(port, source),
+            len: bytes.len(),
+        };
+        let taken = self.recv_in_turns(want, bytes, stop)?;
+        Some(taken.received)
+    }
+
+    /// Receives the next message to `port` by a posted receive.
+    #[inline(never)]
+    pub(crate) fn recv_posted(
+        &mut self,
+        waiter: &mut Waiter,
+        port: PortId,
+        source: Option<PeerId>,
+        bytes: &mut [u8],
+    ) -> Result<Received, Error> {
+        let inner = &mut self.inner;
+        let len = bytes.len() as u64;
+        // SAFETY: `bytes` is not used before the operation is complete.
+        let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, bytes) };
+        inner.core.post_recv(port, op, len, source);
+        self.drain();
+        self.finish_borrowed(waiter, op, source.as_slice())
     }
 
     /// Waits for an operation on borrowed memory and returns its result.
@@ -235,22 +266,6 @@ impl Drop for BorrowGuard<'_> {
 }
 
 impl Inner {
-    /// Takes the message that a receive at `port` would get now, if it is complete and fits `bytes`.
-    #[inline]
-    pub(crate) fn take_held(
-        &mut self,
-        port: PortId,
-        source: Option<PeerId>,
-        bytes: &mut [u8],
-    ) -> Option<Received> {
-        let taken = self.core.take_held(port, source, bytes)?;
-        usage::count_copy();
-        Some(Received {
-            len: taken.len,
-            source: taken.peer.0,
-        })
-    }
-
     /// Copies a held message to the beginning of `bytes`, which must be long enough, and frees it.
     #[inline]
     pub(crate) fn copy_held(&mut self, held: HeldId, bytes: &mut [u8]) {

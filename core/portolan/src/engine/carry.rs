@@ -113,7 +113,7 @@ impl Carry for Engine {
     /// Returns the urgency of the remaining work. Messages held back by batching, credit, a window
     /// or a full link are urgent. Frames in flight, which may be lost, and acknowledgements can
     /// wait.
-    #[inline]
+    #[inline(always)]
     fn pending(&self) -> Pending {
         if self.has_more || self.full_mask != 0 || !self.inner.pending.is_empty() {
             return Pending::Urgent;

@@ -58,7 +58,8 @@ impl Engine {
     pub(crate) fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let turn = self.inner.turn;
         let waits = self.inner.peers[peer.0 as usize].note_send(turn);
-        if !waits && self.send_direct(peer, spec, bytes) {
+        let leaves = !waits || self.inner.core.is_direct(peer);
+        if leaves && self.send_direct(peer, spec, bytes) {
             return true;
         }
         let inner = &mut self.inner;

@@ -32,18 +32,21 @@ pub(crate) enum Submitted {
 }
 
 impl Engine {
-    /// Sends a copy of `bytes`; the caller has nothing to wait for. The first message of a turn
-    /// bypasses the queues if possible, because it would leave at once anyway.
-    #[inline]
+    /// Sends a copy of `bytes`; the caller has nothing to wait for. Messages by shared memory bypass
+    /// the queues, because a frame costs as much as a message there. So does the first message of a
+    /// turn over a network, because it would leave at once anyway.
+    #[inline(always)]
     pub(crate) fn send_copy(
         &mut self,
-        peer: PeerId,
+        rank: u32,
         spec: SendSpec,
         bytes: &[u8],
     ) -> Result<(), Error> {
+        let peer = self.inner.check_rank(rank)?;
         let turn = self.inner.turn;
         let is_first = self.inner.peers[peer.0 as usize].is_first(turn);
-        if is_first && self.send_direct(peer, &spec, bytes) {
+        let leaves = is_first || self.inner.core.is_direct(peer);
+        if leaves && self.send_direct(peer, &spec, bytes) {
             self.inner.peers[peer.0 as usize].note_send(turn);
             return Ok(());
         }

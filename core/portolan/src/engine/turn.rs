@@ -6,7 +6,7 @@ use super::pace::is_reached;
 use super::place::Intake;
 use super::{Engine, Inbox, Inner};
 use crate::links::HOT_TURNS;
-use portolan_proto::{Instant, PeerId, WaitingRecv};
+use portolan_proto::{Instant, PeerId, PortId};
 use portolan_sys::usage;
 use portolan_wire::MESSAGE_LEN;
 use std::ops::ControlFlow;
@@ -25,9 +25,9 @@ const NETWORK_BUDGET: usize = 32;
 pub(crate) const CLOCK_TURNS: u32 = 32;
 
 /// Interval, in turns that fill a receive, between turns that do all work. The checks and the
-/// system calls on silent links are then rare, and a frame that arrives on one waits for at most 16
-/// messages.
-const ALL_WORK_TURNS: u32 = 16;
+/// system calls on silent links are then rare, and a frame that arrives on one waits for at most 32
+/// messages, or some 2 µs.
+const ALL_WORK_TURNS: u32 = 32;
 
 /// Time between clock reads after which frames may have queued here. A shorter time does not reduce
 /// a window (the delay target of P3.13).
@@ -64,7 +64,8 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn take_next(
         &mut self,
-        want: &WaitingRecv,
+        port: PortId,
+        source: Option<PeerId>,
         bytes: &mut [u8],
     ) -> Option<(PeerId, usize)> {
         let turn = self.inner.turn.wrapping_add(1);
@@ -74,10 +75,11 @@ impl Engine {
         let frame = self.links.next_frame()?;
         let rest_len = frame.frame_len().checked_sub(MESSAGE_LEN)?;
         let from = PeerId(frame.from());
+        let is_wanted = source.is_none_or(|source| source == from) && rest_len <= bytes.len();
         let mut header = [0; MESSAGE_LEN];
         frame.copy_to(0, &mut header);
         let Inner { core, now, .. } = &mut self.inner;
-        if !core.take_frame(*now, from, &header, rest_len, want) {
+        if !is_wanted || !core.take_frame(*now, from, &header, rest_len, port) {
             return None;
         }
         // From the ring to the receiver's memory.

@@ -189,9 +189,9 @@ impl Node {
         let mut engine = self.engine.enter();
         let wanted = RecvFilter::Port(port, source);
         if engine.inner.core.is_quiet(&wanted)
-            && let Some(taken) = engine.recv_at_once(wanted, place, || false)
+            && let Some(received) = engine.recv_next(port, source, place, || false)
         {
-            return Ok(taken.received.len);
+            return Ok(received.len);
         }
         let len = place.len() as u64;
         let inner = &mut engine.inner;

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
 use portolan_proto::{
-    ClaimId, Core, MatchBits, OpId, PeerId, RecvFilter, Selector, SendSpec, Space,
+    ClaimId, Core, MatchBits, OpId, PeerId, RecvFilter, Selector, SendSpec, Space, WaitingRecv,
 };
 use std::time::Duration;
 
@@ -198,8 +198,7 @@ impl Node {
     #[inline]
     pub fn isend_tagged_copy(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
-        let peer = engine.inner.check_rank(to.rank)?;
-        engine.send_copy(peer, to.spec(), bytes)
+        engine.send_copy(to.rank, to.spec(), bytes)
     }
 
     /// Posts `buffer` for the first message that matches `which` and no earlier receive. If `which`
@@ -359,10 +358,13 @@ impl Engine {
     ) -> Result<(Selector, Option<Envelope>), Error> {
         self.inner.check_owner()?;
         let selector = self.inner.selector(which)?;
-        let wanted = RecvFilter::MatchBits(selector);
+        let want = WaitingRecv {
+            filter: RecvFilter::MatchBits(selector),
+            len: bytes.len(),
+        };
         if bytes.len() <= INBOX_LEN_MAX
-            && self.inner.core.is_quiet(&wanted)
-            && let Some(taken) = self.recv_at_once(wanted, bytes, || false)
+            && self.inner.core.is_quiet(&want.filter)
+            && let Some(taken) = self.recv_in_turns(want, bytes, || false)
         {
             return Ok((selector, Some(taken.into())));
         }

@@ -147,6 +147,15 @@ impl Core {
         state.direct(&mut self.sh.ctx, spec, len)
     }
 
+    /// Returns true if [`Core::direct`] sends messages to `peer` at present, unless one is too long or
+    /// lacks credit.
+    #[inline]
+    #[must_use]
+    pub fn is_direct(&self, peer: PeerId) -> bool {
+        let state = self.peers.get(peer.index());
+        matches!(state, Some(Some(state)) if state.is_direct())
+    }
+
     /// Undoes [`Core::direct`] for a message that the link had no room for. It was never sent.
     #[cold]
     pub fn direct_refused(&mut self, peer: PeerId, lane: LaneId, len: usize) {
@@ -183,9 +192,9 @@ impl Core {
         waiting.map(|(peer, id)| (peer, held.bytes(id)))
     }
 
-    /// Takes a frame of a lossless link, at time `now`, if it is one message for `recv` and the next
+    /// Takes a frame of a lossless link, at time `now`, if it is one message to `port` and the next
     /// of its lane. Otherwise the frame is for [`Core::admit_lossless`]. `rest_len` bytes follow the
-    /// header of the message. Nothing [waits](Core::is_quiet) at the port of `recv`.
+    /// header of the message. Nothing [waits](Core::is_quiet) at the port.
     #[inline(always)]
     pub fn take_frame(
         &mut self,
@@ -193,10 +202,10 @@ impl Core {
         from: PeerId,
         header: &[u8; MESSAGE_LEN],
         rest_len: usize,
-        recv: &WaitingRecv,
+        port: PortId,
     ) -> bool {
-        let is_whole = |len| len == rest_len;
-        let Some((state, _)) = self.take_awaited(from, header, is_whole, recv) else {
+        let takes = |to, len| to == port && len == rest_len;
+        let Some((state, _)) = self.take_awaited(from, header, takes) else {
             return false;
         };
         state.on_activity(now);
@@ -204,23 +213,25 @@ impl Core {
         true
     }
 
-    /// Takes a message of `from` for `recv`, if it is the next of its lane and `is_here` accepts
-    /// its length, which is returned. The frame is reliable, and nothing [waits](Core::is_quiet) at
-    /// the port of `recv`.
+    /// Takes a message of `from`, if it is the next of its lane and `takes` accepts its port and its
+    /// length, which is returned. The frame is reliable, and nothing [waits](Core::is_quiet) at the
+    /// port.
     #[inline(always)]
     fn take_awaited(
         &mut self,
         from: PeerId,
         header: &[u8; MESSAGE_LEN],
-        is_here: impl FnOnce(usize) -> bool,
-        recv: &WaitingRecv,
+        takes: impl FnOnce(PortId, usize) -> bool,
     ) -> Option<(&mut Peer, usize)> {
         let message = Message::peek(header)?;
         let len = usize::from(message.len);
-        if !is_here(len) || message.best_effort || !recv.takes(PortId::of(&message), from, len) {
+        if message.best_effort || !takes(PortId::of(&message), len) {
             return None;
         }
-        debug_assert!(self.is_quiet(&recv.filter), "an earlier message waits");
+        debug_assert!(
+            self.is_quiet(&RecvFilter::Port(PortId::of(&message), None)),
+            "an earlier message waits"
+        );
         let state = self.peers.get_mut(from.index())?.as_deref_mut()?;
         let (is_open, lanes, charge) = (state.is_open(), state.lanes_mut(), charge(len));
         if !is_open || !lanes.may_take(message.lane, message.seq, charge) {
@@ -248,8 +259,8 @@ impl Core {
         if !frame.reliable {
             return None;
         }
-        let is_here = |len| len <= rest.len();
-        let (_, len) = self.take_awaited(frame.from, header, is_here, recv)?;
+        let takes = |to, len| len <= rest.len() && recv.takes(to, frame.from, len);
+        let (_, len) = self.take_awaited(frame.from, header, takes)?;
         let start = frame.at + MESSAGE_LEN;
         frame.at = start + len;
         Some(start..frame.at)

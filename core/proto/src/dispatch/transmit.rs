@@ -173,13 +173,18 @@ impl Core {
 
     /// Returns the work that may be left if the program makes no further call. Updated when frames
     /// are polled.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn pending_work(&self) -> PendingWork {
-        let is_ready = !self.ready.is_empty();
-        if !is_ready && self.pending_counts.any == 0 {
-            return PendingWork::None;
+        match self.ready.is_empty() && self.pending_counts.any == 0 {
+            true => PendingWork::None,
+            false => self.some_pending_work(),
         }
+    }
+
+    #[inline(never)]
+    fn some_pending_work(&self) -> PendingWork {
+        let is_ready = !self.ready.is_empty();
         let waits = self.pending_counts.unsent > 0
             || self.sh.transfers.count() > 0
             || self.sh.remote.outstanding_count() > 0;

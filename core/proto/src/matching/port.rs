@@ -100,6 +100,32 @@ pub(crate) struct TakenHeld {
     pub(crate) held: HeldId,
 }
 
+impl TakenHeld {
+    /// Returns the waiting message `item` if it is complete.
+    #[inline(always)]
+    fn of((peer, lane): (PeerId, LaneId), item: &Unexpected) -> Option<TakenHeld> {
+        let Step::Held { held, holds_credit } = item.step else {
+            return None;
+        };
+        Some(TakenHeld {
+            peer,
+            lane,
+            holds_credit,
+            held,
+        })
+    }
+}
+
+/// Reason why [`Core::take_held`](crate::Core::take_held) takes no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// Neither a message nor a receive waits at the port.
+    Nothing,
+    /// The receive must be posted: the message is incomplete or too long, is from another sender,
+    /// or earlier receives or events come first. Or the port is not open.
+    Other,
+}
+
 /// Held message that was copied to its receiver; see [`Core::take_held`](crate::Core::take_held).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldMessage {
@@ -364,17 +390,26 @@ impl Port {
         Some(Served::Held(taken, posted))
     }
 
-    /// Takes the message that a receive from `source` would get if it were posted now, if the
-    /// message is complete. Calls `take` to take its bytes; the message stays here if that returns
-    /// `None`.
+    /// Returns the message that a receive from `source` would get if it were posted now, if the
+    /// message is complete and all waiting ones are of one sender and lane.
     #[inline(always)]
-    fn take_held<T>(
-        &mut self,
+    pub(crate) fn only_held(&self, source: Option<PeerId>) -> Option<(Place, TakenHeld)> {
+        // A receive that was posted earlier takes precedence.
+        if self.mode != Some(PortMode::Posted) || !self.posted.is_empty() {
+            return None;
+        }
+        let (place, from, item) = self.unexpected.only_front()?;
+        let taken = TakenHeld::of(from, item)?;
+        let is_wanted = source.is_none_or(|source| source == taken.peer);
+        is_wanted.then_some((place, taken))
+    }
+
+    /// Returns the same message, whoever has sent the waiting ones.
+    pub(crate) fn first_held(
+        &self,
         source: Option<PeerId>,
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
-        take: impl FnOnce(HeldId) -> Option<T>,
-    ) -> Option<(TakenHeld, T)> {
-        // A receive that was posted earlier takes precedence.
+    ) -> Option<(Place, TakenHeld)> {
         if self.mode != Some(PortMode::Posted) || !self.posted.is_empty() {
             return None;
         }
@@ -382,19 +417,14 @@ impl Port {
             source.is_none_or(|source| source == peer)
                 && !matches!(item.step, Step::Transferring(_))
         })?;
-        let ((peer, lane), front) = self.unexpected.front_mut(place)?;
-        let Step::Held { held, holds_credit } = front.step else {
-            return None;
-        };
-        let bytes = take(held)?;
+        let (from, item) = self.unexpected.front_with(place)?;
+        Some((place, TakenHeld::of(from, item)?))
+    }
+
+    /// Removes the first message of a queue. The caller calls [`Ports::note_taken`] for it.
+    #[inline(always)]
+    pub(crate) fn drop_front(&mut self, place: Place) {
         self.unexpected.drop_front(place);
-        let taken = TakenHeld {
-            peer,
-            lane,
-            holds_credit,
-            held,
-        };
-        Some((taken, bytes))
     }
 
     /// Returns sender, content and length of the message that a receive from `source` would get if
@@ -453,16 +483,8 @@ impl Port {
 
     /// Takes the first message of a queue if it is held.
     fn pop_held(&mut self, place: Place) -> Option<TakenHeld> {
-        let ((peer, lane), item) = self.unexpected.pop(place)?;
-        let Step::Held { held, holds_credit } = item.step else {
-            return None;
-        };
-        Some(TakenHeld {
-            peer,
-            lane,
-            holds_credit,
-            held,
-        })
+        let (from, item) = self.unexpected.pop(place)?;
+        TakenHeld::of(from, &item)
     }
 
     /// Marks the first message of a lane, a request, as being transferred.
@@ -608,18 +630,10 @@ impl Ports {
         Some(served)
     }
 
-    /// See [`Port::take_held`].
-    #[inline(always)]
-    pub(super) fn take_held<T>(
-        &mut self,
-        id: PortId,
-        source: Option<PeerId>,
-        has_undelivered: impl Fn(PeerId, LaneId) -> bool,
-        take: impl FnOnce(HeldId) -> Option<T>,
-    ) -> Option<(TakenHeld, T)> {
-        let taken = self.get_mut(id)?.take_held(source, has_undelivered, take)?;
+    /// Records that a message was removed from its port.
+    #[inline]
+    pub(super) fn note_taken(&mut self) {
         self.waiting_count -= 1;
-        Some(taken)
     }
 
     /// See [`Port::peek`].

@@ -18,7 +18,7 @@ type From = (PeerId, LaneId);
 
 /// Position of a queue. Valid until a queue is added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(crate) struct Place(usize);
 
 #[derive(Debug)]
 struct Queue<T> {
@@ -88,6 +88,12 @@ impl<T> Queues<T> {
     }
 
     /// Returns the first message of a queue, and the sender and lane of the queue.
+    pub(super) fn front_with(&self, Place(index): Place) -> Option<(From, &T)> {
+        let queue = self.sorted.get(index)?;
+        Some((queue.from, queue.items.front()?))
+    }
+
+    /// Same as [`Queues::front_with`], with a mutable message.
     #[inline]
     pub(super) fn front_mut(&mut self, Place(index): Place) -> Option<(From, &mut T)> {
         let queue = self.sorted.get_mut(index)?;
@@ -117,7 +123,8 @@ impl<T> Queues<T> {
     #[inline(always)]
     fn shrink_if_short(&mut self, index: usize) {
         let items = &self.sorted[index].items;
-        if items.len() * 4 < items.capacity() {
+        let is_long = items.capacity() > SHRINK_LEN_MIN;
+        if items.is_empty() || is_long && items.len() * 4 < items.capacity() {
             self.shrink(index);
         }
     }
@@ -127,10 +134,7 @@ impl<T> Queues<T> {
     fn shrink(&mut self, index: usize) {
         let items = &mut self.sorted[index].items;
         if !items.is_empty() {
-            if items.capacity() > SHRINK_LEN_MIN {
-                items.shrink_to(items.len() * 2);
-            }
-            return;
+            return items.shrink_to(items.len() * 2);
         }
         let Queue { items, .. } = self.sorted.remove(index);
         if items.capacity() <= SHRINK_LEN_MIN {

@@ -120,11 +120,13 @@ impl HeldPool {
     /// is too short.
     #[inline(always)]
     pub(crate) fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> Option<usize> {
-        let chunk = self.chunks.get((id.0 >> SLOT_BITS) as usize)?.as_ref()?;
+        let index = id.0 >> SLOT_BITS;
+        let chunk = self.chunks.get_mut(index as usize)?.as_mut()?;
         let range = chunk.range(id);
         let len = range.len();
         copy(dst.get_mut(..len)?, &chunk.bytes[range]);
-        self.release(id);
+        let change = chunk.release(id);
+        self.count_released(index, change);
         Some(len)
     }
 
@@ -145,23 +147,20 @@ impl HeldPool {
     #[inline(always)]
     pub(crate) fn release(&mut self, id: HeldId) {
         let index = id.0 >> SLOT_BITS;
-        let slot = id.0 & SLOT_MASK;
-        let Some(Some(chunk)) = self.chunks.get_mut(index as usize) else {
-            return;
-        };
-        let len = &mut chunk.lens[slot as usize];
-        debug_assert!(*len & FREE_BIT == 0, "held memory was released twice");
-        if *len & FREE_BIT != 0 {
-            return;
+        if let Some(Some(chunk)) = self.chunks.get_mut(index as usize) {
+            let change = chunk.release(id);
+            self.count_released(index, change);
         }
-        let was_orphaned = *len & ORPHANED_BIT != 0;
-        *len = chunk.free_slot | FREE_BIT;
-        chunk.free_slot = slot;
-        chunk.used -= 1;
+    }
+
+    #[inline(always)]
+    fn count_released(&mut self, index: u32, change: Change) {
+        match change {
+            Change::Nothing => return,
+            Change::Slot => {}
+            Change::Chunk { was_orphaned } => self.on_released(index, was_orphaned),
+        }
         self.count -= 1;
-        if was_orphaned || chunk.open_at == NONE || chunk.used == 0 {
-            self.on_released(index, was_orphaned);
-        }
     }
 
     /// Updates what depends on more than the released slot of a chunk.
@@ -306,7 +305,36 @@ impl HeldPool {
     }
 }
 
+/// Effect of the release of a slot.
+enum Change {
+    /// None: the slot was free.
+    Nothing,
+    /// The slot is free.
+    Slot,
+    /// The chunk has become empty, or has a free slot again, or its orphaned bytes have changed.
+    Chunk { was_orphaned: bool },
+}
+
 impl Chunk {
+    /// Frees a slot.
+    #[inline(always)]
+    fn release(&mut self, id: HeldId) -> Change {
+        let slot = id.0 & SLOT_MASK;
+        let len = &mut self.lens[slot as usize];
+        debug_assert!(*len & FREE_BIT == 0, "held memory was released twice");
+        if *len & FREE_BIT != 0 {
+            return Change::Nothing;
+        }
+        let was_orphaned = *len & ORPHANED_BIT != 0;
+        *len = self.free_slot | FREE_BIT;
+        self.free_slot = slot;
+        self.used -= 1;
+        match was_orphaned || self.open_at == NONE || self.used == 0 {
+            true => Change::Chunk { was_orphaned },
+            false => Change::Slot,
+        }
+    }
+
     /// Returns the memory in bytes that the chunk uses.
     fn cost(&self) -> usize {
         self.bytes.len() + size_of::<u32>() * self.lens.len()

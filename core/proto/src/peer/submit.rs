@@ -148,6 +148,12 @@ impl Peer {
         Some(header)
     }
 
+    /// Returns true if nothing is known to wait before a message on its lossless path.
+    #[inline]
+    pub(crate) fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
     /// Checks whether messages may be sent directly from now on.
     #[cold]
     fn becomes_direct(&mut self) -> bool {

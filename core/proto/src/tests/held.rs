@@ -47,11 +47,14 @@ fn unexpected_messages_are_held_in_arrival_order() {
     assert_eq!(core.counters().messages_held, 4);
     let mut bytes = [0xa5; 50];
     assert!(
-        core.take_held(PORT, Some(B), &mut bytes).is_none(),
+        core.take_held(PORT, Some(B), &mut bytes) == Err(NotTaken::Other),
         "another sender"
     );
     let short = &mut bytes[..49];
-    assert!(core.take_held(PORT, None, short).is_none(), "too short");
+    assert!(
+        core.take_held(PORT, None, short) == Err(NotTaken::Other),
+        "too short"
+    );
     assert_eq!(core.peek_port(PORT, Some(B)), None);
     assert_eq!(core.peek_port(PORT, None), Some((A, 50)));
     assert_eq!(core.peek_port(PORT, Some(A)), Some((A, 50)), "it stays");
@@ -60,7 +63,10 @@ fn unexpected_messages_are_held_in_arrival_order() {
         assert_eq!((taken.peer, taken.len), (A, 50));
         assert_eq!(bytes, [fill; 50]);
     }
-    assert!(core.take_held(PORT, None, &mut bytes).is_none());
+    assert_eq!(
+        core.take_held(PORT, None, &mut bytes),
+        Err(NotTaken::Nothing)
+    );
     assert_eq!((core.usage().1, core.counters().messages_received), (0, 4));
     let charged = pair.ends[0].core.credit(B, LaneId::Low).unwrap().charged;
     let consumed = pair.ends[1].core.credit(A, LaneId::Low).unwrap().consumed;
@@ -80,7 +86,7 @@ fn posted_receive_precedes_an_immediate_one() {
     let admitted = core.admit_lossless(pair.now, LinkId::SHM, A, frame.len());
     let message = core.take_message(&mut admitted.unwrap(), &frame, None);
     assert_eq!(message.unwrap().dest, MessageDest::Held);
-    assert!(core.take_held(PORT, None, &mut [0; 50]).is_none());
+    assert!(core.take_held(PORT, None, &mut [0; 50]) == Err(NotTaken::Other));
 }
 
 /// Results of a session for the program, and the state of both peers.
@@ -198,7 +204,7 @@ impl Session {
             (_, Some(port)) => {
                 let mut bytes = vec![0; len];
                 let taken = end.core.take_held(port, source, &mut bytes);
-                taken.map(|taken| bytes[..taken.len].to_vec())
+                taken.ok().map(|taken| bytes[..taken.len].to_vec())
             }
             _ => None,
         };
@@ -316,7 +322,7 @@ fn returned_credit_is_sent_at_once() {
     let before = limit(&pair);
     let core = &mut pair.ends[1].core;
     assert!(!core.needs_transmit());
-    while core.take_held(PORT, None, &mut [0; 9_000]).is_some() {}
+    while core.take_held(PORT, None, &mut [0; 9_000]).is_ok() {}
     assert!(core.needs_transmit());
     pair.run(Duration::from_millis(1));
     assert!(limit(&pair) > before);
@@ -335,7 +341,10 @@ fn messages_are_not_taken_before_earlier_events() {
     pair.run(Duration::from_millis(1));
     pair.ends[1].post(PORT, 50, None);
     let end = &mut pair.ends[1];
-    assert!(end.core.has_event() && end.core.take_held(PORT, None, &mut [0; 50]).is_none());
+    assert!(
+        end.core.has_event()
+            && end.core.take_held(PORT, None, &mut [0; 50]) == Err(NotTaken::Other)
+    );
     end.drain(&[]);
     let mut bytes = [0; 50];
     assert_eq!(end.core.take_held(PORT, None, &mut bytes).unwrap().len, 50);

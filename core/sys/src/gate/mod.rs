@@ -269,7 +269,7 @@ impl<T: Carry> Gate<T> {
     }
 
     /// Ends the last use: leaves the value to the helper if work is pending.
-    #[inline]
+    #[inline(always)]
     fn end(&self) {
         if self.is_held.get() {
             return;
@@ -282,7 +282,7 @@ impl<T: Carry> Gate<T> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn leave(&self, is_urgent: bool) {
         if self.process.is_another() {
             return;
@@ -312,6 +312,15 @@ impl<T: Carry> Gate<T> {
 
 /// Guard with which the owner uses the value.
 pub struct Entered<'a, T: Carry>(&'a Gate<T>);
+
+impl<T: Carry> Entered<'_, T> {
+    /// Drops the guard. Always inlined, for short calls.
+    #[inline(always)]
+    pub fn leave(self) {
+        self.0.end();
+        std::mem::forget(self);
+    }
+}
 
 impl<T: Carry> Deref for Entered<'_, T> {
     type Target = T;
