@@ -15,6 +15,7 @@ find_root || say "no root here: tests that need network namespaces or raw socket
 status=0
 # Show the output of passed tests, because some report in it that they skipped.
 "$CARGO" test --workspace --no-fail-fast -- --show-output 2>&1 | tee "$log" || status=$?
+scripts/test-python.sh 2>&1 | tee -a "$log" || status=$?
 scripts/instructions.sh --if-built 2>&1 | tee -a "$log" || status=$?
 
 if grep -q 'SKIPPED' "$log"; then

@@ -97,7 +97,7 @@ impl<F: FnOnce() + Send + Sync + 'static> Elements for Released<F> {
     }
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        None
+        self.memory.bytes_mut()
     }
 
     fn copied(&self) -> Box<dyn Elements> {
@@ -132,6 +132,13 @@ impl Foreign {
     fn bytes(&self) -> &[u8] {
         // SAFETY: `Buffer::from_raw`'s caller keeps the memory valid while the buffer exists.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: the caller of `Buffer::from_raw_mut` passed the bytes for writing; `&mut self`
+        // keeps this the only access.
+        self.writable
+            .then(|| unsafe { std::slice::from_raw_parts_mut(self.at, self.len) })
     }
 }
 
@@ -183,6 +190,28 @@ impl Buffer {
             len,
             writable: true,
         }))
+    }
+
+    /// Wraps memory of another language, to receive into. `release` runs when the buffer is
+    /// dropped.
+    ///
+    /// # Safety
+    /// Same as [`Buffer::from_raw_mut`], until `release` runs.
+    #[must_use]
+    pub unsafe fn from_raw_mut_released(
+        at: *mut u8,
+        len: usize,
+        release: impl FnOnce() + Send + Sync + 'static,
+    ) -> Buffer {
+        let memory = Foreign {
+            at,
+            len,
+            writable: true,
+        };
+        Buffer(Kind::Typed(Box::new(Released {
+            memory,
+            release: Some(release),
+        })))
     }
 
     /// Wraps a vector that may be in several sends at once, such as a received one that is passed
@@ -262,11 +291,7 @@ impl Buffer {
             Kind::Region(bytes) => Some(bytes),
             Kind::Typed(elements) => elements.bytes_mut(),
             Kind::Shared(_) | Kind::SharedVec(_) | Kind::SharedRegion(_) => None,
-            // SAFETY: the caller of `Buffer::from_raw_mut` passed the bytes for writing; `&mut
-            // self` keeps this the only access.
-            Kind::Foreign(lent) => lent
-                .writable
-                .then(|| unsafe { std::slice::from_raw_parts_mut(lent.at, lent.len) }),
+            Kind::Foreign(lent) => lent.bytes_mut(),
         }
     }
 
@@ -446,6 +471,23 @@ mod tests {
         let at = bytes.as_ptr();
         let same = Buffer::typed(bytes).into_vec();
         assert_eq!(same.as_ptr(), at);
+    }
+
+    #[test]
+    fn foreign_memory_is_released_once_by_the_last_owner() {
+        let mut memory = vec![0xa5_u8; 4];
+        let released = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = Arc::clone(&released);
+        let release = move || _ = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        // SAFETY: `memory` outlives the buffer and is not used until it is dropped.
+        let mut buffer = unsafe { Buffer::from_raw_mut_released(memory.as_mut_ptr(), 4, release) };
+        let copy = buffer.clone();
+        buffer.as_mut_slice().unwrap()[1] = 7;
+        drop(copy);
+        assert_eq!(released.load(std::sync::atomic::Ordering::Relaxed), 0);
+        drop(buffer);
+        assert_eq!(released.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(memory, [0xa5, 7, 0xa5, 0xa5]);
     }
 
     #[test]

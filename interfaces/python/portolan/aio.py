@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The node for asyncio: calls that wait are coroutines.
+
+::
+
+    import asyncio
+    from portolan import aio
+
+    async def main():
+        async with aio.Node() as node:
+            node.open(7)
+            await node.send((node.rank + 1) % node.size, 7, b"ahoy")
+            data, source = await node.recv(7)
+
+    asyncio.run(main())
+
+The event loop waits for the node's descriptor, beside everything else that it waits for. While
+coroutines wait, this class alone makes progress on the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Callable
+
+from . import _portolan
+
+__all__ = ["Node"]
+
+
+class _Waiter:
+    """A coroutine that waits: its future, and the function that gives the result, or None."""
+
+    __slots__ = ("future", "poll")
+
+    def __init__(self, future: asyncio.Future, poll: Callable[[], Any]) -> None:
+        self.future = future
+        self.poll = poll
+
+
+class Node:
+    """A node whose waiting calls are coroutines. All other calls are those of ``portolan.Node``."""
+
+    def __init__(self, node: _portolan.Node | None = None) -> None:
+        self._node = _portolan.Node() if node is None else node
+        self._waiters: list[_Waiter] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # The loop owns a duplicate, because closing the node closes the descriptor.
+        self._fd = -1
+        self._is_armed = False
+        self._is_scheduled = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    @property
+    def node(self) -> _portolan.Node:
+        """The node itself."""
+        return self._node
+
+    async def __aenter__(self) -> Node:
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._stop()
+        if kind is not None and kind is not SystemExit:
+            self._node.abandon()
+        else:
+            await asyncio.get_running_loop().run_in_executor(None, self._node.close)
+
+    async def close(self) -> None:
+        """Leaves the job after everything that was sent has arrived."""
+        await self.__aexit__(None, None, None)
+
+    async def wait(self, request: _portolan.Request) -> _portolan.Status:
+        """Waits until the request has ended."""
+        return await self._until(request.test)
+
+    async def send(self, rank: int, port: int, data: Any, *, lane: str = "low") -> None:
+        """Sends ``data`` to ``port`` of process ``rank``."""
+        await self.wait(self._node.isend(rank, port, data, lane=lane))
+
+    async def send_tagged(
+        self, rank: int, tag: int, data: Any, *, imm: int | None = None, lane: str = "low"
+    ) -> None:
+        """Sends ``data`` with a tag."""
+        await self.wait(self._node.isend_tagged(rank, tag, data, imm=imm, lane=lane))
+
+    async def recv(self, port: int, *, source: int | None = None) -> tuple[bytes, int]:
+        """Waits for the next message to ``port``. Returns its bytes and its sender."""
+        return await self._until(lambda: self._node.recv(port, source=source, timeout=0))
+
+    async def recv_into(
+        self, port: int, buffer: Any, *, source: int | None = None
+    ) -> _portolan.Status:
+        """Waits for the next message to ``port``, and receives it into ``buffer``."""
+        return await self._receive(self._node.post_recv(port, buffer, source=source))
+
+    async def recv_tagged(
+        self, tag: int | None = None, *, ignore: int = 0, source: int | None = None
+    ) -> tuple[bytes, _portolan.Status]:
+        """Waits for the first message that matches. Returns its bytes and its status."""
+        return await self._until(
+            lambda: self._node.recv_tagged(tag, ignore=ignore, source=source, timeout=0)
+        )
+
+    async def recv_tagged_into(
+        self, buffer: Any, tag: int | None = None, *, ignore: int = 0, source: int | None = None
+    ) -> _portolan.Status:
+        """Waits for the first message that matches, and receives it into ``buffer``."""
+        request = self._node.post_recv_tagged(buffer, tag, ignore=ignore, source=source)
+        return await self._receive(request)
+
+    async def call(self, rank: int, port: int, data: Any) -> tuple[int, bytes]:
+        """Calls ``port`` of process ``rank``. Returns the status and the bytes of the reply."""
+        status = await self._receive(self._node.begin_call(rank, port, data))
+        return status.imm or 0, status.data or b""
+
+    async def recv_call(self, port: int) -> _portolan.Call:
+        """Waits for the next call to ``port``."""
+        return await self._until(lambda: self._node.recv_call(port, timeout=0))
+
+    async def barrier(self) -> None:
+        """Waits until every process has called this."""
+        await self.wait(self._node.ibarrier())
+
+    async def broadcast(self, buffer: Any, root: int = 0) -> None:
+        """Copies ``buffer`` of process ``root`` to those of all others."""
+        await self.wait(self._node.ibroadcast(buffer, root))
+
+    async def allreduce(self, values: Any, op: str = "sum") -> None:
+        """Combines the ``values`` of all processes in place."""
+        await self.wait(self._node.iallreduce(values, op))
+
+    async def reduce(self, values: Any, op: str = "sum", root: int = 0) -> None:
+        """Combines the ``values`` of all processes at process ``root``."""
+        await self.wait(self._node.ireduce(values, op, root))
+
+    async def _receive(self, request: _portolan.Request) -> _portolan.Status:
+        try:
+            return await self.wait(request)
+        except asyncio.CancelledError:
+            request.cancel()
+            raise
+
+    async def _until(self, poll: Callable[[], Any]) -> Any:
+        """Waits until ``poll`` returns something."""
+        self._disarm()
+        result = poll()
+        if result is not None:
+            return result
+        loop = asyncio.get_running_loop()
+        self._start(loop)
+        waiter = _Waiter(loop.create_future(), poll)
+        self._waiters.append(waiter)
+        self._schedule()
+        try:
+            return await waiter.future
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Adds the node's descriptor to the loop."""
+        if self._loop is loop:
+            return
+        self._stop()
+        self._fd = os.dup(self._node.event_fd())
+        loop.add_reader(self._fd, self._on_readable)
+        self._loop = loop
+
+    def _stop(self) -> None:
+        if self._loop is None:
+            return
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._loop, self._fd = None, -1
+        self._is_armed = False
+
+    def _on_readable(self) -> None:
+        self._disarm()
+        self._advance()
+
+    def _disarm(self) -> None:
+        if self._is_armed:
+            self._is_armed = False
+            self._node.disarm()
+
+    def _schedule(self) -> None:
+        """Lets the loop make progress after the coroutines that can run."""
+        if not self._is_scheduled and self._loop is not None:
+            self._is_scheduled = True
+            self._loop.call_soon(self._on_scheduled)
+
+    def _on_scheduled(self) -> None:
+        self._is_scheduled = False
+        self._disarm()
+        self._advance()
+
+    def _advance(self) -> None:
+        """Completes the coroutines whose results are here, and arms the descriptor for the rest."""
+        for waiter in list(self._waiters):
+            if waiter.future.done():
+                continue
+            try:
+                result = waiter.poll()
+            except BaseException as error:
+                self._waiters.remove(waiter)
+                waiter.future.set_exception(error)
+                continue
+            if result is not None:
+                self._waiters.remove(waiter)
+                waiter.future.set_result(result)
+        if not self._waiters:
+            return
+        try:
+            self._is_armed = self._node.arm()
+        except _portolan.Error:
+            # No message can arrive any more: each coroutine gets its own error.
+            self._is_armed = False
+        if not self._is_armed:
+            self._schedule()

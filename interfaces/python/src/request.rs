@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests: operations that do not wait.
+
+use crate::error::Failure;
+use crate::node::Node;
+use crate::shared::{Shared, timeout_of};
+use crate::status::Status;
+use parking_lot::Mutex;
+use portolan::{Completion, Ended, Failed};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// An operation that was started without waiting. Its memory stays exported until it is complete.
+/// If a request is dropped before that, a receive is cancelled.
+#[pyclass(frozen, module = "portolan")]
+pub(crate) struct Request {
+    shared: Arc<Shared>,
+    is_call: bool,
+    state: Mutex<State>,
+}
+
+enum State {
+    Pending(portolan::Request),
+    Complete(Status),
+    Failed(PyErr),
+}
+
+/// Result of an operation, without its buffer.
+type Outcome = Result<Status, Failure>;
+
+impl Request {
+    pub(crate) fn new(shared: &Arc<Shared>, request: portolan::Request) -> Request {
+        Request {
+            shared: Arc::clone(shared),
+            is_call: false,
+            state: Mutex::new(State::Pending(request)),
+        }
+    }
+
+    /// Starts an operation.
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        py: Python<'_>,
+        begin: impl FnOnce(&mut portolan::Node) -> Result<portolan::Request, portolan::Error> + Send,
+    ) -> PyResult<Request> {
+        let request = shared.enter(py, |node| Ok(begin(node)?))?;
+        Ok(Request::new(shared, request))
+    }
+
+    /// Marks the request as a call, whose completion has the reply.
+    pub(crate) fn of_call(mut self) -> Request {
+        self.is_call = true;
+        self
+    }
+
+    /// Forgets an operation whose result was taken elsewhere.
+    pub(crate) fn forget(&self) {
+        self.settle(Err(Failure::from(portolan::Error::StaleRequest)));
+    }
+
+    fn pending(&self) -> Option<portolan::Request> {
+        match &*self.state.lock() {
+            State::Pending(request) => Some(*request),
+            State::Complete(_) | State::Failed(_) => None,
+        }
+    }
+
+    /// Returns the result, again and again.
+    fn result(&self, py: Python<'_>) -> PyResult<Option<Status>> {
+        match &*self.state.lock() {
+            State::Pending(_) => Ok(None),
+            State::Complete(status) => Ok(Some(status.clone())),
+            State::Failed(error) => Err(error.clone_ref(py)),
+        }
+    }
+
+    fn outcome(&self, done: Result<Completion, Failed>) -> Outcome {
+        let done = done?;
+        Ok(match self.is_call {
+            true => Status::of_call(done),
+            false => Status::from(&done),
+        })
+    }
+
+    fn settle(&self, outcome: Outcome) {
+        *self.state.lock() = match outcome {
+            Ok(status) => State::Complete(status),
+            Err(failure) => State::Failed(failure.into()),
+        };
+    }
+
+    /// Waits for the end, and returns the result; `None` at the timeout.
+    pub(crate) fn finish(
+        &self,
+        py: Python<'_>,
+        timeout: Option<Duration>,
+    ) -> PyResult<Option<Status>> {
+        if let Some(request) = self.pending() {
+            let outcome = self.shared.wait(py, timeout, |node, slice| {
+                let done = match slice {
+                    Some(slice) => node.wait_timeout(request, slice).transpose(),
+                    None => Some(node.wait(request)),
+                };
+                Ok(done.map(|done| self.outcome(done)))
+            })?;
+            if let Some(outcome) = outcome {
+                self.settle(outcome);
+            }
+        }
+        self.result(py)
+    }
+}
+
+#[pymethods]
+impl Request {
+    /// Waits until the operation has ended. Returns its status, or None at the timeout.
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Status>> {
+        self.finish(py, timeout_of(timeout)?)
+    }
+
+    /// Makes progress once. Returns the status if the operation has ended.
+    fn test(&self, py: Python<'_>) -> PyResult<Option<Status>> {
+        if let Some(request) = self.pending() {
+            let outcome = self.shared.enter(py, |node| {
+                let done = node.test(request).transpose();
+                Ok(done.map(|done| self.outcome(done)))
+            })?;
+            if let Some(outcome) = outcome {
+                self.settle(outcome);
+            }
+        }
+        self.result(py)
+    }
+
+    /// Cancels a receive, or a call without a reply. Returns whether it did.
+    fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
+        let Some(request) = self.pending() else {
+            return Ok(false);
+        };
+        let is_cancelled = self.shared.enter(py, |node| Ok(node.cancel(request)))?;
+        if is_cancelled {
+            let outcome = self
+                .shared
+                .enter(py, |node| Ok(node.test(request).transpose()))?;
+            if let Some(done) = outcome {
+                self.settle(self.outcome(done));
+            }
+        }
+        Ok(is_cancelled)
+    }
+
+    /// Whether the result is here. This makes no progress.
+    #[getter]
+    fn done(&self) -> bool {
+        self.pending().is_none()
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let State::Pending(request) = *self.state.lock() {
+            self.shared.on_dropped(request);
+        }
+    }
+}
+
+/// Requests of one list, and those of them that are pending.
+struct Listed<'py> {
+    all: Vec<Bound<'py, Request>>,
+    pending: Vec<(usize, portolan::Request)>,
+}
+
+impl<'py> Listed<'py> {
+    fn new(list: &Bound<'py, PyList>) -> PyResult<Listed<'py>> {
+        let all = list.extract::<Vec<Bound<'py, Request>>>()?;
+        let pending = all.iter().enumerate();
+        let pending = pending.filter_map(|(index, one)| Some((index, one.get().pending()?)));
+        let pending = pending.collect();
+        Ok(Listed { all, pending })
+    }
+
+    fn raw(&self) -> Vec<portolan::Request> {
+        self.pending.iter().map(|(_, request)| *request).collect()
+    }
+
+    /// Stores the result of a request. Returns its index in the list.
+    fn settle(&self, ended: Ended) -> usize {
+        let index = self.pending[ended.index].0;
+        let request = self.all[index].get();
+        request.settle(request.outcome(ended.result));
+        index
+    }
+
+    /// Returns the first request whose result is here already.
+    fn first_done(&self) -> Option<usize> {
+        self.all
+            .iter()
+            .position(|one| one.get().pending().is_none())
+    }
+}
+
+/// Removes the request at `index` from the list.
+fn take<'py>(list: &Bound<'py, PyList>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+    let taken = list.get_item(index)?;
+    list.del_item(index)?;
+    Ok(taken)
+}
+
+#[pymethods]
+impl Node {
+    /// Waits until one of the requests has ended. Removes it from the list and returns it; None at
+    /// the timeout, or if the list is empty.
+    #[pyo3(signature = (requests, timeout = None))]
+    fn wait_any<'py>(
+        &self,
+        py: Python<'py>,
+        requests: &Bound<'py, PyList>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let listed = Listed::new(requests)?;
+        if let Some(index) = listed.first_done() {
+            return take(requests, index).map(Some);
+        }
+        let raw = listed.raw();
+        if raw.is_empty() {
+            return Ok(None);
+        }
+        let ended = self
+            .shared()
+            .wait(py, timeout_of(timeout)?, |node, slice| {
+                let mut raw = raw.clone();
+                Ok(match slice {
+                    Some(slice) => node.wait_any_timeout(&mut raw, slice),
+                    None => node.wait_any(&mut raw),
+                })
+            })?;
+        ended
+            .map(|ended| take(requests, listed.settle(ended)))
+            .transpose()
+    }
+
+    /// Waits until at least one of the requests has ended. Removes and returns all that have.
+    #[pyo3(signature = (requests, timeout = None))]
+    fn wait_some<'py>(
+        &self,
+        py: Python<'py>,
+        requests: &Bound<'py, PyList>,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut ended = Vec::new();
+        let mut next = self.wait_any(py, requests, timeout)?;
+        while let Some(one) = next {
+            ended.push(one);
+            next = self.test_any(py, requests)?;
+        }
+        Ok(ended)
+    }
+
+    /// Waits until all requests have ended. Returns their statuses; None at the timeout. A failure is
+    /// raised after all have ended.
+    #[pyo3(signature = (requests, timeout = None))]
+    fn wait_all(
+        &self,
+        py: Python<'_>,
+        requests: Vec<Bound<'_, Request>>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Vec<Status>>> {
+        let timeout = timeout_of(timeout)?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut statuses = Vec::with_capacity(requests.len());
+        let mut failure = None;
+        for request in requests {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            match request.get().finish(py, left) {
+                Ok(Some(status)) => statuses.push(status),
+                Ok(None) => return Ok(None),
+                Err(error) if request.get().pending().is_some() => return Err(error),
+                Err(error) => _ = failure.get_or_insert(error),
+            }
+        }
+        match failure {
+            None => Ok(Some(statuses)),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Makes progress once. If one of the requests has ended, removes it from the list and returns
+    /// it.
+    fn test_any<'py>(
+        &self,
+        py: Python<'py>,
+        requests: &Bound<'py, PyList>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let listed = Listed::new(requests)?;
+        if let Some(index) = listed.first_done() {
+            return take(requests, index).map(Some);
+        }
+        let mut raw = listed.raw();
+        let ended = self
+            .shared()
+            .enter(py, |node| Ok(node.test_any(&mut raw)))?;
+        ended
+            .map(|ended| take(requests, listed.settle(ended)))
+            .transpose()
+    }
+}

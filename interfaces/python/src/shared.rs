@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A node as its Python objects share it: the lock, waits that Ctrl-C can end, and requests that
+//! the program has dropped.
+
+use crate::error::{Closed, Failure};
+use crate::handler::Raised;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest wait without a look at Python's signals, and so the delay of Ctrl-C. Sleeping processes
+/// of the library wake up as often.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// A node, its dropped requests, and exceptions of handlers.
+pub(crate) struct Shared {
+    node: Mutex<Option<portolan::Node>>,
+    raised: Arc<Raised>,
+    /// Requests that the program has dropped before they were complete.
+    dropped: Mutex<Vec<portolan::Request>>,
+    has_dropped: AtomicBool,
+    /// Set in a job of one process, in which waits without a limit end by themselves.
+    is_alone: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(node: portolan::Node) -> Shared {
+        Shared {
+            is_alone: node.size() == 1,
+            node: Mutex::new(Some(node)),
+            raised: Arc::new(Raised::default()),
+            dropped: Mutex::new(Vec::new()),
+            has_dropped: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn raised(&self) -> &Arc<Raised> {
+        &self.raised
+    }
+
+    /// Runs a call that does not wait.
+    pub(crate) fn enter<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut portolan::Node) -> Result<R, Failure> + Send,
+    ) -> PyResult<R> {
+        self.check(py)?;
+        let result = match self.node.try_lock() {
+            Some(mut node) => self.run(&mut node, call),
+            None => py.detach(|| self.run(&mut self.node.lock(), call)),
+        };
+        Ok(result?)
+    }
+
+    /// Runs a call that may wait, without Python's lock. Ctrl-C does not end it.
+    pub(crate) fn enter_detached<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut portolan::Node) -> Result<R, Failure> + Send,
+    ) -> PyResult<R> {
+        self.check(py)?;
+        Ok(py.detach(|| self.run(&mut self.node.lock(), call))?)
+    }
+
+    /// Repeats `attempt`, which waits at most for the time that is passed to it, or without a limit.
+    /// Returns `None` at the timeout. In between, Python handles signals.
+    pub(crate) fn wait<R: Send>(
+        &self,
+        py: Python<'_>,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut portolan::Node, Option<Duration>) -> Result<Option<R>, Failure>
+        + Send,
+    ) -> PyResult<Option<R>> {
+        self.check(py)?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let slice = match left {
+                None if self.is_alone => None,
+                None => Some(SLICE),
+                Some(left) => Some(left.min(SLICE)),
+            };
+            let got = py.detach(|| self.run(&mut self.node.lock(), |node| attempt(node, slice)))?;
+            if got.is_some() {
+                return Ok(got);
+            }
+            py.check_signals()?;
+            self.raised.check()?;
+            if left.is_some_and(|left| left <= SLICE) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes the node, to close it.
+    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<portolan::Node>> {
+        if self.raised.context().is_some() {
+            return Err(in_handler());
+        }
+        Ok(match self.node.try_lock() {
+            Some(mut node) => node.take(),
+            None => py.detach(|| self.node.lock().take()),
+        })
+    }
+
+    /// Records that the program has dropped a request. A receive is then cancelled.
+    pub(crate) fn on_dropped(&self, request: portolan::Request) {
+        self.dropped.lock().push(request);
+        self.has_dropped.store(true, Ordering::Release);
+    }
+
+    /// Refuses calls in handlers, and raises the exception of an earlier handler.
+    fn check(&self, _: Python<'_>) -> PyResult<()> {
+        if self.raised.context().is_some() {
+            return Err(in_handler());
+        }
+        self.raised.check()
+    }
+
+    fn run<R>(
+        &self,
+        node: &mut Option<portolan::Node>,
+        call: impl FnOnce(&mut portolan::Node) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let node = node.as_mut().ok_or(Failure::Closed)?;
+        if self.has_dropped.load(Ordering::Relaxed) {
+            self.end_dropped(node);
+        }
+        call(node)
+    }
+
+    /// Frees dropped requests that have ended.
+    fn end_dropped(&self, node: &mut portolan::Node) {
+        let mut dropped = std::mem::take(&mut *self.dropped.lock());
+        dropped.retain(|request| {
+            node.cancel(*request);
+            matches!(node.test(*request), Ok(None))
+        });
+        let mut kept = self.dropped.lock();
+        kept.append(&mut dropped);
+        self.has_dropped.store(!kept.is_empty(), Ordering::Relaxed);
+    }
+}
+
+fn in_handler() -> PyErr {
+    Closed::new_err(
+        "a handler can call send, send_tagged and reply only; do the rest after the call that has \
+         run the handler",
+    )
+}
+
+/// Converts a timeout in seconds.
+pub(crate) fn timeout_of(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    // Deadlines that have passed do not wait. `f64::max` would turn an invalid number into 0.
+    let positive = |seconds: f64| if seconds < 0.0 { 0.0 } else { seconds };
+    let converted = seconds.map(|seconds| Duration::try_from_secs_f64(positive(seconds)));
+    converted.transpose().map_err(|error| {
+        PyValueError::new_err(format!(
+            "invalid timeout: {error}; pass seconds, or None for no limit"
+        ))
+    })
+}
