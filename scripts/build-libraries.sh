@@ -21,7 +21,8 @@ install -d -- "$out"
 install -m 644 -- "$release_dir/libportolan_c.a" "$out/libportolan.a"
 install -m 755 -- "$release_dir/libportolan_c.so" "$out/libportolan.so.0"
 for name in "${heritage[@]}"; do
-    install -m 755 -- "$release_dir/lib$name.so" "$out/lib$name.so.0"
+    library=$(library_of "$name")
+    install -m 755 -- "$release_dir/lib$library.so" "$out/lib$library.so.0"
 done
 # Also put it next to the programs, which find it when they run from the build directory.
 provider=$release_dir/libportolan-fi.so

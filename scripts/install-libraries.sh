@@ -49,11 +49,15 @@ install_library gamma heritage/gamma "The programming interface of GAMMA on Port
 install_library bip heritage/bip "The programming interface of BIP on Portolan"
 install_library gm heritage/gm "The programming interface of Myricom's GM on Portolan"
 install_library vipl heritage/vipl "The programming interface of the VI Architecture on Portolan"
+install_library tmk heritage/treadmarks "The programming interface of TreadMarks on Portolan"
+# The name of the original.
+ln -sf tmk.h "$root/include/Tmk.h"
 install -m 644 -t "$root/share/man/man7" -- interfaces/capi/man/portolan.7
 scripts/man-pages.sh interfaces/capi/include/portolan.h "$version" "$root/share/man/man3"
 for name in "${heritage[@]}"; do
-    install -m 644 -t "$root/share/man/man7" -- "heritage/$name/man/$name.7"
-    scripts/man-pages.sh "heritage/$name/include/$name.h" "$version" "$root/share/man/man3"
+    library=$(library_of "$name")
+    install -m 644 -t "$root/share/man/man7" -- "heritage/$name/man/$library.7"
+    scripts/man-pages.sh "heritage/$name/include/$library.h" "$version" "$root/share/man/man3"
 done
 # The provider is inactive unless a program or its user names it, so libfabric may find it by
 # default.

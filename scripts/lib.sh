@@ -17,7 +17,15 @@ release_dir=${CARGO_TARGET_DIR:-target}/release
 
 # Interfaces of other systems; each has a crate, a library, a header and a man page in section 7.
 # shellcheck disable=SC2034  # used by the scripts that source this file
-heritage=(gamma bip gm vipl)
+heritage=(gamma bip gm vipl treadmarks)
+
+# Prints the name of the library, header and manual page of crate $1.
+library_of() {
+    case $1 in
+        treadmarks) echo tmk ;;
+        *) echo "$1" ;;
+    esac
+}
 
 say() {
     printf '%s: %s\n' "$(basename "$0" .sh)" "$*"

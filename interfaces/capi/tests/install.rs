@@ -21,6 +21,7 @@ fn installed() -> (TempDir, PathBuf) {
         ("libbip.so", "libbip.so.0"),
         ("libgm.so", "libgm.so.0"),
         ("libvipl.so", "libvipl.so.0"),
+        ("libtmk.so", "libtmk.so.0"),
     ] {
         std::os::unix::fs::symlink(library_dir().join(file), libraries.join(name)).unwrap();
     }
@@ -88,13 +89,17 @@ fn every_function_has_a_manual_page() {
     names.append(&mut exported("libbip.so"));
     names.append(&mut exported("libgm.so"));
     names.append(&mut exported("libvipl.so"));
+    names.append(&mut exported("libtmk.so"));
     assert!(names.len() > 60, "{names:?}");
-    // Variables, which gamma(7) and bip(7) describe.
+    // Variables, which gamma(7), bip(7) and tmk(7) describe.
     let variables = [
         "gamma_active_port",
         "gamma_msglen",
         "bip_mynode",
         "bip_numnodes",
+        "Tmk_proc_id",
+        "Tmk_nprocs",
+        "Tmk_page_size",
     ];
     names.retain(|name| !variables.contains(&name.as_str()));
     for name in names {

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Meetings of all processes: barriers, the end of a collection, the end of the program.
+//!
+//! Process 0 manages them. Each process sends its own new intervals, and gets those of the others.
+//! A process with too many intervals and diffs requests a collection. Then each process completes
+//! the pages that it owns, drops its incomplete copies of others, and meets the others once more.
+//! After that no process needs an interval or a diff.
+
+use super::clock::Clock;
+use super::dsm::{Dsm, DsmError, Wait};
+use super::interval::Interval;
+use super::page::{Access, Memory};
+use super::wire::{Meeting, Message};
+
+const MANAGER: u32 = 0;
+
+/// Arrival of a process, as the manager keeps it.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    meeting: Meeting,
+    clock: Clock,
+    intervals: Vec<Interval>,
+    is_full: bool,
+}
+
+impl<M: Memory> Dsm<M> {
+    /// Starts to wait for all processes.
+    ///
+    /// # Errors
+    /// [`DsmError::Meeting`], in the manager.
+    pub(crate) fn meet(&mut self, meeting: Meeting) -> Result<(), DsmError> {
+        self.arrive(meeting);
+        self.work()
+    }
+
+    fn arrive(&mut self, meeting: Meeting) {
+        self.close_interval();
+        self.wait = Wait::Meeting(meeting);
+        let own = self.intervals.after(self.me(), self.reported);
+        let arrive = Message::Arrive {
+            meeting,
+            clock: self.clock.clone(),
+            intervals: own.cloned().collect(),
+            is_full: self.is_full(),
+        };
+        self.send(MANAGER, arrive);
+    }
+
+    pub(super) fn on_arrive(
+        &mut self,
+        from: u32,
+        meeting: Meeting,
+        (clock, intervals): (Clock, Vec<Interval>),
+        is_full: bool,
+    ) -> Result<(), DsmError> {
+        if self.me() != MANAGER || self.arrivals[from as usize].is_some() {
+            return Err(DsmError::Unexpected("an arrival at a barrier"));
+        }
+        let mut arrivals = self.arrivals.iter().zip(0..);
+        let other = arrivals.find_map(|(arrival, process)| Some((arrival.as_ref()?, process)));
+        if let Some((other, process)) = other
+            && other.meeting != meeting
+        {
+            return Err(DsmError::Meeting {
+                processes: [process, from],
+                meetings: [other.meeting, meeting],
+            });
+        }
+        self.arrivals[from as usize] = Some(Arrival {
+            meeting,
+            clock,
+            intervals,
+            is_full,
+        });
+        match self.arrivals.iter().all(Option::is_some) {
+            true => self.end_meeting(meeting),
+            false => Ok(()),
+        }
+    }
+
+    /// Manager: lets all processes continue.
+    fn end_meeting(&mut self, meeting: Meeting) -> Result<(), DsmError> {
+        let arrivals: Vec<Arrival> = self.arrivals.iter_mut().filter_map(Option::take).collect();
+        let collects = matches!(meeting, Meeting::Barrier(_))
+            && arrivals.iter().any(|arrival| arrival.is_full);
+        let mut clocks = Vec::new();
+        for arrival in arrivals {
+            self.learn(arrival.intervals)?;
+            clocks.push(arrival.clock);
+        }
+        for (process, clock) in (0..).zip(clocks) {
+            let depart = Message::Depart {
+                intervals: self.intervals.unknown_to(&clock),
+                collects,
+            };
+            self.send(process, depart);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_depart(
+        &mut self,
+        intervals: Vec<Interval>,
+        collects: bool,
+    ) -> Result<(), DsmError> {
+        let Wait::Meeting(meeting) = self.wait else {
+            return Err(DsmError::Unexpected("the end of a barrier"));
+        };
+        self.learn(intervals)?;
+        self.reported = self.clock.of(self.me());
+        if meeting == Meeting::Collection {
+            self.discard();
+        }
+        match collects {
+            true => self.begin_collection(),
+            false => self.wait = Wait::Nothing,
+        }
+        Ok(())
+    }
+
+    /// Completes the pages that this process wrote last. Drops other incomplete copies; they are
+    /// fetched from the last writer, which all processes know.
+    fn begin_collection(&mut self) {
+        self.statistics.collections += 1;
+        self.wait = Wait::Collection;
+        let me = self.me();
+        let mut own = Vec::new();
+        for (&number, page) in &mut self.pages {
+            let Some((_, newest)) = page.newest else {
+                continue;
+            };
+            if newest == me {
+                if !page.is_complete() {
+                    own.push(number);
+                }
+            } else if !page.is_complete() {
+                page.owner = Some(newest);
+                page.missing.clear();
+            }
+        }
+        for page in own {
+            self.fetch(page);
+        }
+        self.end_collection_if_complete();
+    }
+
+    pub(super) fn end_collection_if_complete(&mut self) {
+        if self.wait == Wait::Collection && self.fetches.is_empty() {
+            self.arrive(Meeting::Collection);
+        }
+    }
+
+    /// Discards all intervals, notices and diffs. No process needs them any more.
+    fn discard(&mut self) {
+        let memory = &mut self.memory;
+        self.pages.retain(|&number, page| {
+            if page.twin.take().is_some() {
+                memory.protect(number, 1, Access::Read);
+                page.access = Access::Read;
+            }
+            page.last.clear();
+            page.diffs.clear();
+            page.newest = None;
+            page.owner.is_some()
+        });
+        self.intervals.clear();
+        self.forget_size();
+    }
+}
