@@ -87,7 +87,7 @@ mod tests {
         let next = arena.allocate(5).unwrap();
         assert_eq!((short, long), (PAGE, 2 * PAGE));
         assert_eq!(next, PAGE + ALIGN);
-        assert_eq!(arena.allocate(13 * PAGE), None);
+        assert_eq!(arena.allocate(14 * PAGE), None);
         assert_eq!(arena.allocate(usize::MAX), None);
     }
 
