@@ -13,7 +13,7 @@ PROGRAMS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build bench instructions test test-first test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
+.PHONY: help setup build wheel test-wheel bench instructions test test-first test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,12 @@ build: setup ## build target/release/portolan, portolan-sim, heat and the C libr
 	$(CARGO) build --release --workspace --exclude portolan-openmpi
 	@scripts/build-libraries.sh
 	@scripts/build-openmpi.sh
+
+wheel: build ## build the wheel of the Python package into target/wheels; needs pip
+	@scripts/build-wheel.sh
+
+test-wheel: ## test the wheel in a fresh virtual environment of each Python from 3.11 on; needs pip
+	@scripts/test-wheel.sh
 
 bench: build ## measure for some two minutes, and append the medians to bench-history.jsonl
 	@scripts/bench.sh

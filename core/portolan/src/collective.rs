@@ -8,7 +8,7 @@
 
 mod record;
 
-pub(crate) use record::{GroupNotice, HEAD_LEN, Head};
+pub(crate) use record::{GroupNotice, HEAD_LEN, Head, OWN_OP, PART_INLINE_LEN_MAX};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -28,6 +28,24 @@ pub enum CollectiveKind {
     Reduce,
     /// [`crate::Node::cast`].
     Cast,
+    /// [`crate::Group::allgatherv`], also with equal counts.
+    Allgather,
+    /// [`crate::Group::gather`].
+    Gather,
+    /// [`crate::Group::gatherv`].
+    Gatherv,
+    /// [`crate::Group::scatter`].
+    Scatter,
+    /// [`crate::Group::scatterv`].
+    Scatterv,
+    /// [`crate::Group::alltoall`].
+    Alltoall,
+    /// [`crate::Group::alltoallv`].
+    Alltoallv,
+    /// [`crate::Group::reduce_scatterv`], also with equal counts.
+    ReduceScatter,
+    /// [`crate::Group::scan`].
+    Scan,
 }
 
 /// Collective operation as one member called it.
@@ -38,7 +56,8 @@ pub struct CollectiveCall {
     pub kind: CollectiveKind,
     /// Root, as a member of the group; 0 if there is none.
     pub root: u32,
-    /// Length of the member's data in bytes.
+    /// Length of the member's data in bytes. Members of a gatherv, scatterv or alltoallv pass
+    /// different lengths: it is that of one message, if that was unexpected, and otherwise 0.
     pub len: u64,
     /// Operation and type of a reduction, such as "Sum of f64".
     pub values: Option<&'static str>,
@@ -52,16 +71,28 @@ impl fmt::Display for CollectiveCall {
             CollectiveKind::Allreduce => "allreduce",
             CollectiveKind::Reduce => "reduce",
             CollectiveKind::Cast => "cast",
+            CollectiveKind::Allgather => "allgather",
+            CollectiveKind::Gather => "gather",
+            CollectiveKind::Gatherv => "gatherv",
+            CollectiveKind::Scatter => "scatter",
+            CollectiveKind::Scatterv => "scatterv",
+            CollectiveKind::Alltoall => "alltoall",
+            CollectiveKind::Alltoallv => "alltoallv",
+            CollectiveKind::ReduceScatter => "reduce-scatter",
+            CollectiveKind::Scan => "scan",
         })?;
         if let Some(values) = self.values {
             write!(f, " ({values})")?;
         }
         write!(f, " of {} bytes", self.len)?;
         match self.kind {
-            CollectiveKind::Broadcast | CollectiveKind::Cast => {
-                write!(f, " from member {}", self.root)
+            CollectiveKind::Broadcast
+            | CollectiveKind::Cast
+            | CollectiveKind::Scatter
+            | CollectiveKind::Scatterv => write!(f, " from member {}", self.root),
+            CollectiveKind::Reduce | CollectiveKind::Gather | CollectiveKind::Gatherv => {
+                write!(f, " to member {}", self.root)
             }
-            CollectiveKind::Reduce => write!(f, " to member {}", self.root),
             _ => Ok(()),
         }
     }

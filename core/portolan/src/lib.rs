@@ -30,6 +30,7 @@
 //! | handlers | [`Node::open_active`] |
 //! | calls with a reply | [`Node::call`], [`Node::serve`], [`Node::recv_call`] |
 //! | groups | [`Group`], [`Node::barrier`], [`Node::broadcast`], [`Node::allreduce`] |
+//! | blocks of groups | [`Node::allgather`], [`Node::scatter`], [`Node::alltoall`], [`Node::scan`] |
 //! | remote memory | [`Node::window`], [`Node::put`], [`Node::get`], [`Node::fetch_add`] |
 //! | event loops | [`Node::event_fd`], [`Node::arm`], [`Node::disarm`] |
 //! | failures of peers | [`Node::next_peer_event`] |
@@ -82,9 +83,9 @@ pub use engine::{Context, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;
 pub use node::{
-    Call, CallBuilder, Claimed, Ended, Envelope, Group, Node, PathInfo, PutNotice, ReceivedCall,
-    ReduceOp, Reducible, Registration, RemoteKey, RemoteTarget, Reply, ReplyTo, TagMatch,
-    TagTarget, Window,
+    Call, CallBuilder, Claimed, Ended, Envelope, Group, Node, Operator, PathInfo, PutNotice,
+    ReceivedCall, ReduceOp, Reducible, Registration, RemoteKey, RemoteTarget, Reply, ReplyTo,
+    TagMatch, TagTarget, Window,
 };
 pub use ops::{Completion, Failed, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};

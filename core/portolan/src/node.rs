@@ -8,6 +8,7 @@
 mod call;
 mod collective;
 mod event;
+mod exchange;
 mod group;
 mod join;
 mod probe;
@@ -20,6 +21,7 @@ mod timeout;
 mod window;
 
 pub use call::{Call, CallBuilder, ReceivedCall, Reply, ReplyTo};
+pub use exchange::Operator;
 pub use group::Group;
 pub use reduce::{ReduceOp, Reducible};
 pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};

@@ -22,11 +22,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any, Callable
+from typing import Any, Callable, Literal, TypeVar
 
 from . import _portolan
 
 __all__ = ["Node"]
+
+_Lane = Literal["low", "high"]
+_Result = TypeVar("_Result")
 
 
 class _Waiter:
@@ -34,7 +37,7 @@ class _Waiter:
 
     __slots__ = ("future", "poll")
 
-    def __init__(self, future: asyncio.Future, poll: Callable[[], Any]) -> None:
+    def __init__(self, future: asyncio.Future[Any], poll: Callable[[], Any]) -> None:
         self.future = future
         self.poll = poll
 
@@ -77,12 +80,12 @@ class Node:
         """Waits until the request has ended."""
         return await self._until(request.test)
 
-    async def send(self, rank: int, port: int, data: Any, *, lane: str = "low") -> None:
+    async def send(self, rank: int, port: int, data: Any, *, lane: _Lane = "low") -> None:
         """Sends ``data`` to ``port`` of process ``rank``."""
         await self.wait(self._node.isend(rank, port, data, lane=lane))
 
     async def send_tagged(
-        self, rank: int, tag: int, data: Any, *, imm: int | None = None, lane: str = "low"
+        self, rank: int, tag: int, data: Any, *, imm: int | None = None, lane: _Lane = "low"
     ) -> None:
         """Sends ``data`` with a tag."""
         await self.wait(self._node.isend_tagged(rank, tag, data, imm=imm, lane=lane))
@@ -129,11 +132,11 @@ class Node:
         """Copies ``buffer`` of process ``root`` to those of all others."""
         await self.wait(self._node.ibroadcast(buffer, root))
 
-    async def allreduce(self, values: Any, op: str = "sum") -> None:
+    async def allreduce(self, values: Any, op: Any = "sum") -> None:
         """Combines the ``values`` of all processes in place."""
         await self.wait(self._node.iallreduce(values, op))
 
-    async def reduce(self, values: Any, op: str = "sum", root: int = 0) -> None:
+    async def reduce(self, values: Any, op: Any = "sum", root: int = 0) -> None:
         """Combines the ``values`` of all processes at process ``root``."""
         await self.wait(self._node.ireduce(values, op, root))
 
@@ -144,7 +147,7 @@ class Node:
             request.cancel()
             raise
 
-    async def _until(self, poll: Callable[[], Any]) -> Any:
+    async def _until(self, poll: Callable[[], _Result | None]) -> _Result:
         """Waits until ``poll`` returns something."""
         self._disarm()
         result = poll()
@@ -156,7 +159,8 @@ class Node:
         self._waiters.append(waiter)
         self._schedule()
         try:
-            return await waiter.future
+            completed: _Result = await waiter.future
+            return completed
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)

@@ -61,9 +61,24 @@ impl Raised {
         context: &mut Context<'_>,
         handler: impl FnOnce(Python<'_>) -> PyResult<R>,
     ) -> Option<R> {
-        let context = ptr::from_mut(context).cast();
+        self.run_with(ptr::from_mut(context).cast(), handler)
+    }
+
+    /// Runs a Python function that can make no calls on the node.
+    pub(crate) fn run_alone<R>(
+        &self,
+        function: impl FnOnce(Python<'_>) -> PyResult<R>,
+    ) -> Option<R> {
+        self.run_with(ptr::null_mut(), function)
+    }
+
+    fn run_with<R>(
+        &self,
+        context: *mut Context<'static>,
+        function: impl FnOnce(Python<'_>) -> PyResult<R>,
+    ) -> Option<R> {
         let restore = Restore(RUNNING.replace((ptr::from_ref(self), context)));
-        let result = Python::try_attach(handler);
+        let result = Python::try_attach(function);
         drop(restore);
         match result? {
             Ok(value) => Some(value),
@@ -74,10 +89,15 @@ impl Raised {
         }
     }
 
+    /// Returns whether a handler of this node runs in this thread.
+    pub(crate) fn is_running(&self) -> bool {
+        ptr::eq(RUNNING.get().0, self)
+    }
+
     /// Returns the context of this node's handler that runs in this thread.
     pub(crate) fn context(&self) -> Option<Running> {
-        let (node, context) = RUNNING.get();
-        ptr::eq(node, self).then_some(Running(context))
+        let (_, context) = RUNNING.get();
+        (self.is_running() && !context.is_null()).then_some(Running(context))
     }
 }
 
@@ -87,7 +107,7 @@ pub(crate) struct Running(*mut Context<'static>);
 impl Running {
     /// Makes a call of the handler.
     pub(crate) fn call<R>(&self, call: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        // SAFETY: `Raised::run` of this thread is on the stack and holds the only reference to the
+        // SAFETY: not null. `Raised::run` of this thread is on the stack and holds the only reference to the
         // context, which it does not use meanwhile. No call on a context runs Python code, so there
         // is one reference at a time.
         call(unsafe { &mut *self.0 })

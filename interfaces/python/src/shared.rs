@@ -97,7 +97,7 @@ impl Shared {
 
     /// Takes the node, to close it.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<portolan::Node>> {
-        if self.raised.context().is_some() {
+        if self.raised.is_running() {
             return Err(in_handler());
         }
         Ok(match self.node.try_lock() {
@@ -114,7 +114,7 @@ impl Shared {
 
     /// Refuses calls in handlers, and raises the exception of an earlier handler.
     fn check(&self, _: Python<'_>) -> PyResult<()> {
-        if self.raised.context().is_some() {
+        if self.raised.is_running() {
             return Err(in_handler());
         }
         self.raised.check()
@@ -147,8 +147,8 @@ impl Shared {
 
 fn in_handler() -> PyErr {
     Closed::new_err(
-        "a handler can call send, send_tagged and reply only; do the rest after the call that has \
-         run the handler",
+        "a handler can call send, send_tagged and reply only, and a function of a reduction nothing; \
+         do the rest after the call in which it runs",
     )
 }
 

@@ -90,6 +90,11 @@ impl View {
         self.0.item_size().max(1)
     }
 
+    /// Returns the format of the elements, as `struct` and `memoryview` write it.
+    pub(crate) fn format(&self) -> String {
+        self.0.format().to_string_lossy().into_owned()
+    }
+
     /// Returns the type of the elements.
     pub(crate) fn element(&self) -> PyResult<Element> {
         let format = self.0.format().to_bytes();

@@ -83,6 +83,10 @@ class Jobs(unittest.TestCase):
             with self.subTest(processes=count):
                 self.run_ok("collectives.py", count)
 
+    @unittest.skipIf(numpy is None, "NumPy is not installed")
+    def test_collectives_between_hosts(self):
+        self.run_ok("collectives.py", 3, options=("--path", "udp"))
+
 
 class Alone(unittest.TestCase):
     """A process without a launcher."""

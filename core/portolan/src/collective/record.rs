@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! head, 32 bytes
-//!   0  version u8 = 2   1  kind u8: 1 barrier, 2 broadcast, 3 allreduce, 4 reduce, 5 cast
-//!   2  reduction u8: 1 sum, 2 product, 3 min, 4 max, else 0
+//!   0  version u8 = 2   1  kind u8: 1 barrier, 2 broadcast, 3 allreduce, 4 reduce, 5 cast,
+//!      6 allgather, 7 gather, 8 gatherv, 9 scatter, 10 scatterv, 11 alltoall, 12 alltoallv,
+//!      13 reduce-scatter, 14 scan; plus 128 if the length of the message's data u64 follows
+//!   2  reduction u8: 1 sum, 2 product, 3 min, 4 max, 5 of the program, else 0
 //!   3  type u8: 1 i32, 2 i64, 3 u32, 4 u64, 5 f32, 6 f64, else 0
 //!   4  root u32, as a member, else 0   8  number of the operation in the group u64, from 1
-//!  16  bytes that the member passed u64   24  FNV-1a of the group's ranks in order, u32 each
+//!  16  bytes that the member passed u64, 0 if other members do not know   24  FNV-1a of the group's ranks in order, u32 each
 //! notice, 80 bytes
 //!   0  version u8 = 2   1  kind u8: 1 waiting, 2 mismatch, 3 gone   2  group u16
 //!   4  rank u32   8  its head   40  another rank u32, zero 4   48  its head
@@ -49,8 +51,38 @@ pub(crate) struct Head {
     pub(crate) members: u64,
 }
 
+/// Bytes of data in the message of a head with their length.
+pub(crate) const PART_INLINE_LEN_MAX: usize = 1024 - HEAD_LEN - PART_LEN_LEN;
+
+/// Bytes of the length of a part.
+const PART_LEN_LEN: usize = 8;
+
+/// Bit of the kind of a head that the length of a part follows.
+const IS_PART: u8 = 1 << 7;
+
 /// Number of reduction operations.
 const OP_COUNT: usize = 4;
+
+/// Reduction by a function of the program.
+pub(crate) const OWN_OP: u8 = 5;
+
+/// Kinds and their numbers.
+const KINDS: [(CollectiveKind, u8); 14] = [
+    (CollectiveKind::Barrier, 1),
+    (CollectiveKind::Broadcast, 2),
+    (CollectiveKind::Allreduce, 3),
+    (CollectiveKind::Reduce, 4),
+    (CollectiveKind::Cast, 5),
+    (CollectiveKind::Allgather, 6),
+    (CollectiveKind::Gather, 7),
+    (CollectiveKind::Gatherv, 8),
+    (CollectiveKind::Scatter, 9),
+    (CollectiveKind::Scatterv, 10),
+    (CollectiveKind::Alltoall, 11),
+    (CollectiveKind::Alltoallv, 12),
+    (CollectiveKind::ReduceScatter, 13),
+    (CollectiveKind::Scan, 14),
+];
 
 macro_rules! names {
     ($($datatype:literal),*) => {
@@ -92,19 +124,38 @@ impl Head {
             kind: self.kind,
             root: self.root,
             len: self.len,
-            values: values.and_then(|names| names.get(op.wrapping_sub(1)).copied()),
+            values: match self.op {
+                OWN_OP => Some("by a function"),
+                _ => values.and_then(|names| names.get(op.wrapping_sub(1)).copied()),
+            },
         }
+    }
+
+    /// Writes a message of the head, the length of a part's data, and the data that are in the same
+    /// message. Returns its length.
+    pub(crate) fn write_part(&self, data_len: usize, inline: &[u8], place: &mut [u8]) -> usize {
+        let data_at = HEAD_LEN + PART_LEN_LEN;
+        place[..HEAD_LEN].copy_from_slice(&self.to_bytes());
+        place[1] |= IS_PART;
+        place[HEAD_LEN..data_at].copy_from_slice(&(data_len as u64).to_le_bytes());
+        place[data_at..data_at + inline.len()].copy_from_slice(inline);
+        data_at + inline.len()
+    }
+
+    /// Returns whether no further message follows `bytes`, which begin with this head.
+    pub(crate) fn is_complete(&self, bytes: &[u8]) -> bool {
+        let is_part = bytes.get(1).is_some_and(|kind| kind & IS_PART != 0);
+        let (head_len, data_len) = match bytes.get(HEAD_LEN..).and_then(<[u8]>::first_chunk) {
+            Some(len) if is_part => (HEAD_LEN + PART_LEN_LEN, u64::from_le_bytes(*len)),
+            _ => (HEAD_LEN, self.len),
+        };
+        (bytes.len() as u64).checked_sub(head_len as u64) == Some(data_len)
     }
 
     pub(crate) fn to_bytes(self) -> [u8; HEAD_LEN] {
         let mut bytes = [0; HEAD_LEN];
-        let kind = match self.kind {
-            CollectiveKind::Barrier => 1,
-            CollectiveKind::Broadcast => 2,
-            CollectiveKind::Allreduce => 3,
-            CollectiveKind::Reduce => 4,
-            CollectiveKind::Cast => 5,
-        };
+        let found = KINDS.iter().find(|(kind, _)| *kind == self.kind);
+        let kind = found.map_or(0, |(_, number)| *number);
         bytes[..4].copy_from_slice(&[VERSION, kind, self.op, self.datatype]);
         bytes[4..8].copy_from_slice(&self.root.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
@@ -120,15 +171,9 @@ impl Head {
         let (seq, rest) = rest.split_first_chunk()?;
         let (len, rest) = rest.split_first_chunk()?;
         let (members, _) = rest.split_first_chunk()?;
-        let kind = match kind {
-            1 => CollectiveKind::Barrier,
-            2 => CollectiveKind::Broadcast,
-            3 => CollectiveKind::Allreduce,
-            4 => CollectiveKind::Reduce,
-            5 => CollectiveKind::Cast,
-            _ => return None,
-        };
-        let known = usize::from(op) <= OP_COUNT && usize::from(datatype) <= VALUES.len();
+        let number = kind & !IS_PART;
+        let (kind, _) = *KINDS.iter().find(|(_, listed)| *listed == number)?;
+        let known = op <= OWN_OP && usize::from(datatype) <= VALUES.len();
         (version == VERSION && known).then_some(Head {
             kind,
             op,

@@ -47,7 +47,7 @@ fn records_round_trip() {
 #[test]
 fn invalid_records_are_refused() {
     let good = head(CollectiveKind::Barrier, 0).to_bytes();
-    for (at, byte) in [(0, 9), (1, 0), (1, 6), (2, 5), (3, 7)] {
+    for (at, byte) in [(0, 9), (1, 0), (1, 15), (1, 143), (2, 6), (3, 7)] {
         let mut bad = good;
         bad[at] = byte;
         assert_eq!(Head::parse(&bad), None, "byte {at}: {byte}");
@@ -191,4 +191,24 @@ fn length_mismatch_is_reported_as_length_mismatch() {
         text.contains("rank 0 broadcast of 8 bytes") && text.contains("rank 1 broadcast of 4"),
         "{text}"
     );
+}
+
+#[test]
+fn part_is_complete_if_its_data_are_in_the_same_message() {
+    let head = Head {
+        len: 5000,
+        ..head(CollectiveKind::Gather, 2)
+    };
+    let mut place = [0xa5; 1024];
+    for data_len in [0, 5, PART_INLINE_LEN_MAX] {
+        let data = vec![7; data_len];
+        let len = head.write_part(data_len, &data, &mut place);
+        assert_eq!(Head::parse(&place[..len]), Some(head));
+        assert!(head.is_complete(&place[..len]), "{data_len}");
+        assert_eq!(place[len - data_len..len], data);
+    }
+    let len = head.write_part(PART_INLINE_LEN_MAX + 1, &[], &mut place);
+    assert!(!head.is_complete(&place[..len]));
+    // Without the length of a part, all data of the operation are expected.
+    assert!(!head.is_complete(&head.to_bytes()));
 }

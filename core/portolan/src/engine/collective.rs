@@ -8,9 +8,7 @@
 
 use super::Inner;
 use super::multicast::CONTROL_PORT;
-use crate::collective::{
-    Fault, GroupNotice, HEAD_LEN, Head, Members, PENDING_OPS_MAX, Pair, State,
-};
+use crate::collective::{Fault, GroupNotice, Head, Members, PENDING_OPS_MAX, Pair, State};
 use crate::error::Error;
 use portolan_proto::{Cause, LaneId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
 use std::collections::BTreeMap;
@@ -159,8 +157,7 @@ impl Inner {
                     return None;
                 }
                 let theirs = Head::parse(bytes)?;
-                let is_complete = bytes.len() as u64 == HEAD_LEN as u64 + theirs.len;
-                if !is_complete {
+                if !theirs.is_complete(bytes) {
                     is_next_data_of = Some(peer);
                 }
                 state.on_unread(me, peer.0, &theirs).err()
@@ -206,6 +203,28 @@ impl Inner {
         let state = &self.group_entry(group).state;
         let checked = state.check_data(me, peer.0, theirs, own);
         checked.map_err(|pair| self.differ(group, &pair))
+    }
+
+    /// Checks the length of a part from `peer`: its own, and the one that this process expects.
+    pub(crate) fn check_part(
+        &mut self,
+        group: u16,
+        peer: PeerId,
+        head: &Head,
+        (theirs, own): (u64, u64),
+    ) -> Result<(), Error> {
+        if theirs == own {
+            return Ok(());
+        }
+        let (theirs, own) = (
+            Head {
+                len: theirs,
+                ..*head
+            },
+            Head { len: own, ..*head },
+        );
+        let me = self.rank();
+        Err(self.differ(group, &Pair((peer.0, theirs), (me, own))))
     }
 
     /// Breaks the group because two members are in different operations.

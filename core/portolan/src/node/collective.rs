@@ -385,6 +385,51 @@ impl Engine {
         self.begin_message(task, peer, inline)
     }
 
+    /// Starts to send a part of an operation's data, with their length behind the head. Data that do
+    /// not fit are sent from `long`, a buffer with the same bytes.
+    pub(super) fn begin_part(
+        &mut self,
+        task: &Task,
+        member: u32,
+        bytes: &[u8],
+        long: Option<Buffer>,
+    ) -> Result<Option<Wait>, Error> {
+        let peer = self.peer_of(task, member)?;
+        let inline = if long.is_some() { &[] } else { bytes };
+        let mut place = [0; INBOX_LEN_MAX];
+        let len = task.head.write_part(bytes.len(), inline, &mut place);
+        let spec = system_spec(task.port());
+        let sent = self.inner.send_copy_spec(peer, spec, &place[..len]);
+        self.flush();
+        sent?;
+        long.map(|long| self.begin_payload(task, peer, long))
+            .transpose()
+    }
+
+    /// Checks the head of a part of `len` bytes after the wait for it, and copies its data if they
+    /// are expected in the same message.
+    pub(super) fn finish_part(
+        &mut self,
+        task: &Task,
+        wait: &Wait,
+        len: usize,
+        inline: Option<&mut [u8]>,
+    ) -> Result<(), Error> {
+        let message = self.finish_message(wait)?;
+        let behind = self.check_head(task, wait.peer, &message)?;
+        let Some((theirs, data)) = behind.split_first_chunk() else {
+            return Err(self.violation(wait.peer, "part of a collective operation without length"));
+        };
+        let theirs = u64::from_le_bytes(*theirs);
+        let (group, own) = (task.group_id(), task.head);
+        self.inner
+            .check_part(group, wait.peer, &own, (theirs, len as u64))?;
+        let into = inline.unwrap_or(&mut []);
+        self.check_len(wait.peer, data.len() as u64, into.len() as u64)?;
+        into.copy_from_slice(data);
+        Ok(())
+    }
+
     fn begin_head(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
         let is_inline = Task::is_inline(bytes.len());
         self.begin_message(task, peer, if is_inline { bytes } else { &[] })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reductions of small vectors over groups.
+//! Reductions over groups: short vectors as a whole, long ones by `exchange`.
 //!
 //! Every member gets the same bits: at each step the lower part of the group is the left operand at
 //! every member. Between groups of different sizes, floating-point sums may differ in the last
@@ -7,6 +7,7 @@
 
 mod nonblocking;
 
+use super::exchange::{Operator, is_long_reduction};
 use super::group::{Group, check_root};
 use super::{Node, Task};
 use crate::buffer;
@@ -84,7 +85,7 @@ reducible! {
 }
 
 /// Combines values, as bytes, with those of another member.
-fn combine<T: Reducible>(op: ReduceOp, side: Side, own: &mut [u8], other: &[u8]) {
+pub(super) fn combine<T: Reducible>(op: ReduceOp, side: Side, own: &mut [u8], other: &[u8]) {
     for (own, other) in own.chunks_exact_mut(T::LEN).zip(other.chunks_exact(T::LEN)) {
         let (value, other) = (T::read(own), T::read(other));
         let combined = match side {
@@ -96,8 +97,8 @@ fn combine<T: Reducible>(op: ReduceOp, side: Side, own: &mut [u8], other: &[u8])
 }
 
 /// Part of the group that the other member's values come from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
     Lower,
     Upper,
 }
@@ -196,7 +197,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
 
 /// Step of a reduction with another member.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Send(u32),
     /// Combine the member's values with the own ones.
     Join(u32, Side),
@@ -207,7 +208,7 @@ enum Step {
 
 /// Returns the steps of recursive doubling at member `own`. Members beyond the largest power of two
 /// join a neighbour first, and receive the result last.
-fn allreduce_steps(own: u32, size: u32) -> Vec<Step> {
+pub(super) fn allreduce_steps(own: u32, size: u32) -> Vec<Step> {
     let power = 1 << size.ilog2();
     let extra = size - power;
     let paired = own < 2 * extra;
@@ -238,7 +239,7 @@ fn allreduce_steps(own: u32, size: u32) -> Vec<Step> {
 }
 
 /// Returns the steps that send values up the tree of a broadcast.
-fn reduce_steps(own: u32, root: u32, size: u32) -> Vec<Step> {
+pub(super) fn reduce_steps(own: u32, root: u32, size: u32) -> Vec<Step> {
     let children: Vec<u32> = broadcast_children(own, root, size).collect();
     // The child with the smallest subtree finishes first.
     let joins = children.into_iter().rev();
@@ -252,7 +253,12 @@ fn head<T: Reducible>(kind: CollectiveKind, root: u32, op: ReduceOp, values: &[T
 }
 
 /// Returns the header of a reduction of `len` bytes of values.
-fn head_of_len<T: Reducible>(kind: CollectiveKind, root: u32, op: ReduceOp, len: usize) -> Head {
+pub(super) fn head_of_len<T: Reducible>(
+    kind: CollectiveKind,
+    root: u32,
+    op: ReduceOp,
+    len: usize,
+) -> Head {
     let op = match op {
         ReduceOp::Sum => 1,
         ReduceOp::Product => 2,
@@ -280,9 +286,12 @@ impl Node {
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
+        if is_long_reduction(group.size(), size_of_val(values)) {
+            return group.allreduce_by(self, Operator::new::<T>(op), values);
+        }
         let steps = allreduce_steps(group.rank(), group.size());
         let head = head(CollectiveKind::Allreduce, 0, op, values);
-        self.reduce_by(group, head, op, values, &steps)
+        self.reduce_in_steps(group, head, op, values, &steps)
     }
 
     /// Combines the `values` of all processes of the job; see [`Node::allreduce_of`].
@@ -310,10 +319,10 @@ impl Node {
         check_root(root, group)?;
         let steps = reduce_steps(group.rank(), root, group.size());
         let head = head(CollectiveKind::Reduce, root, op, values);
-        self.reduce_by(group, head, op, values, &steps)
+        self.reduce_in_steps(group, head, op, values, &steps)
     }
 
-    fn reduce_by<T: Reducible>(
+    fn reduce_in_steps<T: Reducible>(
         &mut self,
         group: &Group,
         head: Head,

@@ -8,6 +8,7 @@ use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::node::exchange::{Operator, is_long_reduction};
 use crate::node::group::{Group, check_root};
 use crate::node::running::Machine;
 use crate::node::{Node, Task, Wait};
@@ -187,6 +188,9 @@ impl Node {
         values: Vec<T>,
     ) -> Result<Request, Error> {
         let head = head(CollectiveKind::Allreduce, 0, op, &values);
+        if is_long_reduction(group.size(), size_of_val(&values[..])) {
+            return group.iallreduce_by(self, Operator::new::<T>(op), Buffer::typed(values));
+        }
         let steps = allreduce_steps(group.rank(), group.size());
         self.begin_reduction::<T>(group, head, op, Buffer::typed(values), steps)
     }
@@ -236,6 +240,9 @@ impl Node {
         mut buffer: Buffer,
     ) -> Result<Request, Error> {
         let head = bytes_head::<T>(CollectiveKind::Allreduce, 0, op, &mut buffer)?;
+        if is_long_reduction(group.size(), buffer.len()) {
+            return group.iallreduce_by(self, Operator::new::<T>(op), buffer);
+        }
         let steps = allreduce_steps(group.rank(), group.size());
         self.begin_reduction::<T>(group, head, op, buffer, steps)
     }
