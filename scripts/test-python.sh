@@ -49,7 +49,8 @@ if ! python=$(find_python); then
     skipped "there is no Python of at least 3.11: the Python package was not tested"
     exit 0
 fi
-"$CARGO" build --package portolan-python --package portolan-cli
+# The profile of the other tests, which have built both.
+"$CARGO" build --profile test --package portolan-python --package portolan-cli
 python=$(with_numpy "$python")
 "$python" -c 'import numpy' 2>/dev/null ||
     skipped "NumPy is not installed: the Python package was not tested with arrays"

@@ -695,6 +695,12 @@ typedef struct portolan_peer_event_t {
 } portolan_peer_event_t;
 
 /**
+ * Combines `count` elements of lower members with those of upper members, which it replaces by the
+ * results. `user` is the argument that was passed with the function.
+ */
+typedef void (*portolan_combine_t)(const void *lower, void *upper, size_t count, void *user);
+
+/**
  * A place in the memory of another process, and the service to reach it with.
  */
 typedef struct portolan_remote_t {
@@ -1745,6 +1751,422 @@ int portolan_ireduce(struct portolan_node_t *node,
                      void *values,
                      size_t count,
                      portolan_request_t *request);
+
+/**
+ * Collects the `len` bytes at `mine` of all members of the group, or with null of the job, in `all`
+ * of every member, in the order of the group. All pass the same length.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_allgather(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       const void *mine,
+                       size_t len,
+                       void *all);
+
+/**
+ * Begins portolan_allgather(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_allgather().
+ */
+int portolan_iallgather(struct portolan_node_t *node,
+                        const struct portolan_group_t *group,
+                        const void *mine,
+                        size_t len,
+                        void *all,
+                        portolan_request_t *request);
+
+/**
+ * Collects blocks like portolan_allgather(). `lens` has the length of each member's block in bytes.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_allgatherv(struct portolan_node_t *node,
+                        const struct portolan_group_t *group,
+                        const void *mine,
+                        void *all,
+                        const size_t *lens);
+
+/**
+ * Begins portolan_allgatherv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_allgatherv().
+ */
+int portolan_iallgatherv(struct portolan_node_t *node,
+                         const struct portolan_group_t *group,
+                         const void *mine,
+                         void *all,
+                         const size_t *lens,
+                         portolan_request_t *request);
+
+/**
+ * Collects the `len` bytes at `mine` of all members in `all` of member `root`; the others may pass
+ * null. All pass the same length.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_gather(struct portolan_node_t *node,
+                    const struct portolan_group_t *group,
+                    uint32_t root,
+                    const void *mine,
+                    size_t len,
+                    void *all);
+
+/**
+ * Begins portolan_gather(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_gather().
+ */
+int portolan_igather(struct portolan_node_t *node,
+                     const struct portolan_group_t *group,
+                     uint32_t root,
+                     const void *mine,
+                     size_t len,
+                     void *all,
+                     portolan_request_t *request);
+
+/**
+ * Collects blocks like portolan_gather(). Member `root` alone passes `all` and `lens`, the length of
+ * each member's block in bytes.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_gatherv(struct portolan_node_t *node,
+                     const struct portolan_group_t *group,
+                     uint32_t root,
+                     const void *mine,
+                     size_t len,
+                     void *all,
+                     const size_t *lens);
+
+/**
+ * Begins portolan_gatherv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_gatherv().
+ */
+int portolan_igatherv(struct portolan_node_t *node,
+                      const struct portolan_group_t *group,
+                      uint32_t root,
+                      const void *mine,
+                      size_t len,
+                      void *all,
+                      const size_t *lens,
+                      portolan_request_t *request);
+
+/**
+ * Distributes the blocks at `all` of member `root`, of `len` bytes each, to `mine` of the members;
+ * the others may pass null as `all`. All pass the same length.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_scatter(struct portolan_node_t *node,
+                     const struct portolan_group_t *group,
+                     uint32_t root,
+                     const void *all,
+                     void *mine,
+                     size_t len);
+
+/**
+ * Begins portolan_scatter(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_scatter().
+ */
+int portolan_iscatter(struct portolan_node_t *node,
+                      const struct portolan_group_t *group,
+                      uint32_t root,
+                      const void *all,
+                      void *mine,
+                      size_t len,
+                      portolan_request_t *request);
+
+/**
+ * Distributes blocks like portolan_scatter(). Member `root` alone passes `all` and `lens`, the length
+ * of each member's block in bytes; every member passes its own as `len`.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_scatterv(struct portolan_node_t *node,
+                      const struct portolan_group_t *group,
+                      uint32_t root,
+                      const void *all,
+                      const size_t *lens,
+                      void *mine,
+                      size_t len);
+
+/**
+ * Begins portolan_scatterv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_scatterv().
+ */
+int portolan_iscatterv(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       uint32_t root,
+                       const void *all,
+                       const size_t *lens,
+                       void *mine,
+                       size_t len,
+                       portolan_request_t *request);
+
+/**
+ * Sends each member its block of `len` bytes at `mine`, and receives the blocks of all members for
+ * this one at `theirs`. All pass the same length.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_alltoall(struct portolan_node_t *node,
+                      const struct portolan_group_t *group,
+                      const void *mine,
+                      void *theirs,
+                      size_t len);
+
+/**
+ * Begins portolan_alltoall(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_alltoall().
+ */
+int portolan_ialltoall(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       const void *mine,
+                       void *theirs,
+                       size_t len,
+                       portolan_request_t *request);
+
+/**
+ * Exchanges blocks like portolan_alltoall(). `lens` has the length in bytes of the block for each
+ * member, and `their_lens` that of the block from each member.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_alltoallv(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       const void *mine,
+                       const size_t *lens,
+                       void *theirs,
+                       const size_t *their_lens);
+
+/**
+ * Begins portolan_alltoallv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_alltoallv().
+ */
+int portolan_ialltoallv(struct portolan_node_t *node,
+                        const struct portolan_group_t *group,
+                        const void *mine,
+                        const size_t *lens,
+                        void *theirs,
+                        const size_t *their_lens,
+                        portolan_request_t *request);
+
+/**
+ * Combines the values of all members like portolan_allreduce(), and stores an equal part of the
+ * result, `count` values, in `own` of each member. The values at `values` are not changed.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_reduce_scatter(struct portolan_node_t *node,
+                            const struct portolan_group_t *group,
+                            int operation,
+                            int type,
+                            const void *values,
+                            void *own,
+                            size_t count);
+
+/**
+ * Begins portolan_reduce_scatter(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_reduce_scatter().
+ */
+int portolan_ireduce_scatter(struct portolan_node_t *node,
+                             const struct portolan_group_t *group,
+                             int operation,
+                             int type,
+                             const void *values,
+                             void *own,
+                             size_t count,
+                             portolan_request_t *request);
+
+/**
+ * Combines values like portolan_reduce_scatter(), and gives each member as many as `counts` has for
+ * it. All pass the same counts.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_reduce_scatterv(struct portolan_node_t *node,
+                             const struct portolan_group_t *group,
+                             int operation,
+                             int type,
+                             const void *values,
+                             void *own,
+                             const size_t *counts);
+
+/**
+ * Begins portolan_reduce_scatterv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_reduce_scatterv().
+ */
+int portolan_ireduce_scatterv(struct portolan_node_t *node,
+                              const struct portolan_group_t *group,
+                              int operation,
+                              int type,
+                              const void *values,
+                              void *own,
+                              const size_t *counts,
+                              portolan_request_t *request);
+
+/**
+ * Combines `count` values of this member and of all before it, element by element, in place.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_scan(struct portolan_node_t *node,
+                  const struct portolan_group_t *group,
+                  int operation,
+                  int type,
+                  void *values,
+                  size_t count);
+
+/**
+ * Begins portolan_scan(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_scan().
+ */
+int portolan_iscan(struct portolan_node_t *node,
+                   const struct portolan_group_t *group,
+                   int operation,
+                   int type,
+                   void *values,
+                   size_t count,
+                   portolan_request_t *request);
+
+/**
+ * Combines `count` elements of `element_len` bytes of all members like portolan_allreduce(), by a
+ * function of the program, in the order of the members. The function must be associative.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_allreduce_by(struct portolan_node_t *node,
+                          const struct portolan_group_t *group,
+                          portolan_combine_t function,
+                          void *user,
+                          size_t element_len,
+                          void *values,
+                          size_t count);
+
+/**
+ * Begins portolan_allreduce_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_allreduce_by().
+ */
+int portolan_iallreduce_by(struct portolan_node_t *node,
+                           const struct portolan_group_t *group,
+                           portolan_combine_t function,
+                           void *user,
+                           size_t element_len,
+                           void *values,
+                           size_t count,
+                           portolan_request_t *request);
+
+/**
+ * Combines elements like portolan_allreduce_by(), for member `root` only.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_reduce_by(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       uint32_t root,
+                       portolan_combine_t function,
+                       void *user,
+                       size_t element_len,
+                       void *values,
+                       size_t count);
+
+/**
+ * Begins portolan_reduce_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_reduce_by().
+ */
+int portolan_ireduce_by(struct portolan_node_t *node,
+                        const struct portolan_group_t *group,
+                        uint32_t root,
+                        portolan_combine_t function,
+                        void *user,
+                        size_t element_len,
+                        void *values,
+                        size_t count,
+                        portolan_request_t *request);
+
+/**
+ * Combines elements like portolan_allreduce_by(), and stores an equal part of the result, `count`
+ * elements, in `own` of each member. Those at `values` are not changed.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_reduce_scatter_by(struct portolan_node_t *node,
+                               const struct portolan_group_t *group,
+                               portolan_combine_t function,
+                               void *user,
+                               size_t element_len,
+                               const void *values,
+                               void *own,
+                               size_t count);
+
+/**
+ * Begins portolan_reduce_scatter_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_reduce_scatter_by().
+ */
+int portolan_ireduce_scatter_by(struct portolan_node_t *node,
+                                const struct portolan_group_t *group,
+                                portolan_combine_t function,
+                                void *user,
+                                size_t element_len,
+                                const void *values,
+                                void *own,
+                                size_t count,
+                                portolan_request_t *request);
+
+/**
+ * Combines elements of this member and of all before it, by a function like
+ * portolan_allreduce_by(), in place.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_scan_by(struct portolan_node_t *node,
+                     const struct portolan_group_t *group,
+                     portolan_combine_t function,
+                     void *user,
+                     size_t element_len,
+                     void *values,
+                     size_t count);
+
+/**
+ * Begins portolan_scan_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_scan_by().
+ */
+int portolan_iscan_by(struct portolan_node_t *node,
+                      const struct portolan_group_t *group,
+                      portolan_combine_t function,
+                      void *user,
+                      size_t element_len,
+                      void *values,
+                      size_t count,
+                      portolan_request_t *request);
 
 /**
  * Allocates `len` zeroed bytes for bulk messages. These are whole, populated pages, and large

@@ -14,7 +14,7 @@ use std::ffi::{c_int, c_void};
 ///
 /// # Safety
 /// As [`with_group`]; `request` is null or points to a request.
-unsafe fn begin(
+pub(crate) unsafe fn begin(
     node: *mut portolan_node_t,
     group: *const portolan_group_t,
     request: *mut portolan_request_t,
@@ -31,6 +31,59 @@ unsafe fn begin(
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_group(node, group, work) }
+}
+
+/// Performs the operation of the group that `operation` starts.
+///
+/// # Safety
+/// As [`with_group`].
+pub(crate) unsafe fn complete(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    operation: impl FnOnce(&mut Node, &Group) -> Result<Request, Failure>,
+) -> c_int {
+    let work = |joined: &mut Joined, group: &Group| {
+        let request = operation(&mut joined.node, group)?;
+        joined.node.wait(request)?;
+        Ok(crate::code::PORTOLAN_OK)
+    };
+    // SAFETY: guaranteed by the caller.
+    unsafe { with_group(node, group, work) }
+}
+
+/// Returns the lengths of the members' blocks.
+///
+/// # Safety
+/// As [`memory::elements`].
+pub(crate) unsafe fn lens_of<'a>(
+    what: &str,
+    lens: *const usize,
+    group: &Group,
+) -> Result<&'a [usize], Failure> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { memory::elements(what, lens.cast(), group.size() as usize) }
+}
+
+/// Returns the lengths that only member `root` passes.
+///
+/// # Safety
+/// As [`lens_of`].
+pub(crate) unsafe fn root_lens<'a>(
+    group: &Group,
+    root: u32,
+    lens: *const usize,
+) -> Result<&'a [usize], Failure> {
+    match group.rank() == root {
+        // SAFETY: guaranteed by the caller.
+        true => unsafe { lens_of("lens", lens, group) },
+        false => Ok(&[]),
+    }
+}
+
+/// Returns the length of all blocks.
+pub(crate) fn total(lens: &[usize]) -> usize {
+    let add = |sum: usize, len: &usize| sum.saturating_add(*len);
+    lens.iter().fold(0, add)
 }
 
 /// Begins a barrier of the group, or with null of the job, and returns at once. It ends when every

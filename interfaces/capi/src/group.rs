@@ -7,7 +7,7 @@ use crate::handle::{Joined, enter, portolan_node_t};
 use crate::memory;
 use crate::node::number;
 use crate::types::*;
-use portolan::{Group, Node, ReduceOp, Reducible, Request};
+use portolan::{Group, Node, Operator, ReduceOp, Reducible, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, RwLock};
@@ -363,6 +363,23 @@ fn unknown_type(kind: c_int) -> Failure {
     let text =
         format!("type {kind} is not defined in portolan.h; use PORTOLAN_DOUBLE or another one");
     Failure::new(PORTOLAN_ERR_ARGUMENT, text)
+}
+
+/// Returns the operator that two constants name.
+pub(crate) fn operator_of(operation: c_int, kind: c_int) -> Result<Operator, Failure> {
+    fn operator<T: Reducible>(operation: ReduceOp) -> Result<Operator, Failure> {
+        Ok(Operator::new::<T>(operation))
+    }
+    let operation = operation_of(operation)?;
+    by_type!(kind, operator::<_>(operation))
+}
+
+/// Returns the length of an element of the type that a constant names.
+pub(crate) fn element_len_of(kind: c_int) -> Result<usize, Failure> {
+    fn len<T>() -> Result<usize, Failure> {
+        Ok(size_of::<T>())
+    }
+    by_type!(kind, len::<_>())
 }
 
 impl Reduction<'_> {

@@ -22,9 +22,11 @@
 )]
 
 mod atomic;
+mod block;
 mod call;
 pub mod code;
 mod collective;
+mod combine;
 mod counters;
 mod error;
 mod event;

@@ -30,6 +30,8 @@ const SOURCES: &[&str] = &[
     "event",
     "group",
     "collective",
+    "block",
+    "combine",
     "memory",
     "remote",
     "atomic",

@@ -55,6 +55,10 @@ class Node:
         self._is_scheduled = False
 
     def __getattr__(self, name: str) -> Any:
+        if self._is_armed:
+            # The call that follows may leave work behind, which nothing does while it is armed.
+            self._disarm()
+            self._schedule()
         return getattr(self._node, name)
 
     @property

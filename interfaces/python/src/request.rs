@@ -186,27 +186,30 @@ impl<'py> Listed<'py> {
         self.pending.iter().map(|(_, request)| *request).collect()
     }
 
-    /// Stores the result of a request. Returns its index in the list.
-    fn settle(&self, ended: Ended) -> usize {
+    /// Stores the result of a request, and returns the request.
+    fn settle(&self, ended: Ended) -> &Bound<'py, Request> {
         let index = self.pending[ended.index].0;
         let request = self.all[index].get();
         request.settle(request.outcome(ended.result));
-        index
+        &self.all[index]
     }
 
     /// Returns the first request whose result is here already.
-    fn first_done(&self) -> Option<usize> {
-        self.all
-            .iter()
-            .position(|one| one.get().pending().is_none())
+    fn first_done(&self) -> Option<&Bound<'py, Request>> {
+        let mut all = self.all.iter();
+        all.find(|one| one.get().pending().is_none())
     }
 }
 
-/// Removes the request at `index` from the list.
-fn take<'py>(list: &Bound<'py, PyList>, index: usize) -> PyResult<Bound<'py, PyAny>> {
-    let taken = list.get_item(index)?;
-    list.del_item(index)?;
-    Ok(taken)
+/// Removes a request from the list, which another thread may have changed meanwhile.
+fn take<'py>(
+    list: &Bound<'py, PyList>,
+    request: &Bound<'py, Request>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(index) = list.iter().position(|one| one.is(request)) {
+        list.del_item(index)?;
+    }
+    Ok(request.clone().into_any())
 }
 
 #[pymethods]
@@ -221,8 +224,8 @@ impl Node {
         timeout: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let listed = Listed::new(requests)?;
-        if let Some(index) = listed.first_done() {
-            return take(requests, index).map(Some);
+        if let Some(done) = listed.first_done() {
+            return take(requests, done).map(Some);
         }
         let raw = listed.raw();
         if raw.is_empty() {
@@ -295,8 +298,8 @@ impl Node {
         requests: &Bound<'py, PyList>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let listed = Listed::new(requests)?;
-        if let Some(index) = listed.first_done() {
-            return take(requests, index).map(Some);
+        if let Some(done) = listed.first_done() {
+            return take(requests, done).map(Some);
         }
         let mut raw = listed.raw();
         let ended = self

@@ -176,6 +176,65 @@ static void handlers(void) {
     OK(portolan_barrier(node, NULL));
 }
 
+/* The lower operand in front of the upper one: the result is the first and the last member. */
+static void join(const void *lower, void *upper, size_t count, void *user) {
+    const uint32_t *left = lower;
+    uint32_t *right = upper;
+    for (size_t i = 0; i < 2 * count; i += 2) {
+        CHECK(left[i + 1] + 1 == right[i]);
+        right[i] = left[i];
+    }
+    *(int *)user += 1;
+}
+
+/* Operations on blocks, with and without a request, compared with a loop over all members. */
+static void blocks(void) {
+    uint32_t mine[64], all[64];
+    size_t lens[64], their_lens[64], counts[64];
+    portolan_request_t request;
+    CHECK(size <= 8);
+    mine[0] = 100 + rank;
+    OK(portolan_allgather(node, NULL, mine, 4, all));
+    for (uint32_t r = 0; r < size; r++) CHECK(all[r] == 100 + r);
+    for (uint32_t r = 0; r < size; r++) lens[r] = 4 * r;
+    for (uint32_t i = 0; i < rank; i++) mine[i] = 10 * rank + i;
+    OK(portolan_iallgatherv(node, NULL, mine, all, lens, &request));
+    OK(portolan_wait(node, request, NULL));
+    for (uint32_t r = 0, at = 0; r < size; r++)
+        for (uint32_t i = 0; i < r; i++) CHECK(all[at++] == 10 * r + i);
+    OK(portolan_gatherv(node, NULL, 1, mine, 4 * rank, rank == 1 ? all : NULL, rank == 1 ? lens : NULL));
+    OK(portolan_scatterv(node, NULL, 1, rank == 1 ? all : NULL, rank == 1 ? lens : NULL, mine, 4 * rank));
+    for (uint32_t i = 0; i < rank; i++) CHECK(mine[i] == 10 * rank + i);
+    OK(portolan_gather(node, NULL, 0, &rank, 4, rank == 0 ? all : NULL));
+    OK(portolan_scatter(node, NULL, 0, rank == 0 ? all : NULL, mine, 4));
+    CHECK(mine[0] == rank);
+    for (uint32_t r = 0; r < size; r++) mine[r] = 10 * rank + r;
+    OK(portolan_alltoall(node, NULL, mine, all, 4));
+    for (uint32_t r = 0; r < size; r++) CHECK(all[r] == 10 * r + rank);
+    for (uint32_t r = 0; r < size; r++) lens[r] = 4 * (rank < r), their_lens[r] = 4 * (r < rank);
+    for (uint32_t r = 0; r < size; r++) mine[r] = rank;
+    OK(portolan_alltoallv(node, NULL, mine, lens, all, their_lens));
+    for (uint32_t r = 0; r < rank; r++) CHECK(all[r] == r);
+    for (uint32_t r = 0; r < size; r++) mine[r] = r, counts[r] = r == 1 ? size : 0;
+    OK(portolan_reduce_scatter(node, NULL, PORTOLAN_SUM, PORTOLAN_UINT32, mine, all, 1));
+    CHECK(all[0] == size * rank);
+    OK(portolan_ireduce_scatterv(node, NULL, PORTOLAN_MAX, PORTOLAN_UINT32, mine, all, counts, &request));
+    OK(portolan_wait(node, request, NULL));
+    if (rank == 1) CHECK(all[size - 1] == size - 1);
+    mine[0] = 1;
+    OK(portolan_scan(node, NULL, PORTOLAN_SUM, PORTOLAN_UINT32, mine, 1));
+    CHECK(mine[0] == rank + 1);
+    int calls = 0;
+    mine[0] = mine[1] = rank;
+    OK(portolan_allreduce_by(node, NULL, join, &calls, 8, mine, 1));
+    CHECK(mine[0] == 0 && mine[1] == size - 1);
+    mine[0] = mine[1] = rank;
+    OK(portolan_scan_by(node, NULL, join, &calls, 8, mine, 1));
+    CHECK(mine[0] == 0 && mine[1] == rank);
+    CHECK(portolan_reduce_by(node, NULL, 0, NULL, NULL, 8, mine, 1) == PORTOLAN_ERR_NULL);
+}
+
+
 static void together(void) {
     uint32_t sum = size * (size + 1) / 2;
     int32_t i32[3] = {(int32_t)rank + 1, -(int32_t)rank, 5};
@@ -197,6 +256,8 @@ static void together(void) {
     OK(portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_DOUBLE, f64, 2));
     CHECK(f64[0] == sum - size * 0.5);
     OK(portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_DOUBLE, NULL, 0));
+
+    blocks();
 
     /* The odd ranks and the even ranks, from the last to the first. */
     uint32_t ranks[64], count = 0;
