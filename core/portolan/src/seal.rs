@@ -350,6 +350,8 @@ impl<'a> Cut<'a> {
                 fragment_len,
                 ..
             } => (headers, header_len, payload, fragment_len),
+            // There are no streams with seals.
+            Transmit::Message { head, payload, .. } => (head, head.len(), payload, payload.len()),
         };
         Cut {
             heads,

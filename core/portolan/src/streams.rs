@@ -23,9 +23,9 @@ const IDLE: Duration = Duration::from_secs(2);
 /// Interval between checks for stalled connections: a fraction of the shortest timeout of TCP.
 const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Number of turns in which streams are polled after unexpected data: enough to detect the end of a
-/// connection.
-const POLL_ALL_TURNS: u32 = 4;
+/// Number of turns in which streams are polled after data: the next message of a series is likely
+/// to come by a stream, too.
+const POLL_ALL_TURNS: u32 = 64;
 
 /// The streams of this process.
 pub(crate) struct Streams {
@@ -85,6 +85,11 @@ impl Streams {
     /// Returns the number of bytes that a connection buffers.
     pub(crate) fn buffer_len(&self) -> usize {
         self.link.caps().rx_buffer_len
+    }
+
+    /// Returns whether a connection is open.
+    pub(crate) fn has_open(&self) -> bool {
+        self.link.counts().0 > 0
     }
 
     #[inline]

@@ -457,6 +457,9 @@ impl Core {
                 for path in peer.paths_mut().iter_mut() {
                     path.flush_ack(now);
                 }
+                if peer.stream_mut().eager().owes_ack() {
+                    peer.push_stream_ack();
+                }
             }
             self.touch(id);
         }

@@ -11,6 +11,7 @@ mod lanes;
 mod parts;
 mod remote;
 mod rx;
+pub(crate) mod stream;
 pub(crate) mod tx;
 
 use crate::base::coverage::Coverage;
@@ -119,6 +120,8 @@ struct Entry {
     /// Credit to return when this entry is delivered.
     charge: u32,
     state: State,
+    /// Set while a stream brings the message, as long as no fragment of it has arrived.
+    by_stream: bool,
 }
 
 /// Receiving side. `entries[0]` is the next message to deliver; the first `matched` entries have
@@ -321,6 +324,7 @@ impl Lanes {
             len: len as u64,
             charge: charge(len),
             state,
+            by_stream: false,
         });
         self.advance(env, lane);
         Ok(())
@@ -353,6 +357,7 @@ impl Lanes {
             len: rts.message_len,
             charge: charge(0),
             state,
+            by_stream: false,
         });
         self.advance(env, lane);
         Ok(())
@@ -504,7 +509,7 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
         State::Gathering { held, received } => {
             // Before its first part is placed, the message can still be received directly into a
             // buffer.
-            if !received.is_empty() {
+            if !received.is_empty() || entry.by_stream {
                 return false;
             }
             let found = env

@@ -57,6 +57,7 @@ pub use dispatch::shortcut::{
     Admitted, CompleteMessage, MessageDest, RecvFilter, Tagged, WaitingRecv,
 };
 pub use dispatch::transmit::Transmit;
+pub use lane::stream::{MessagePlace, StreamMessage};
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};
 pub use matching::port::{HeldMessage, NotTaken};
@@ -66,6 +67,7 @@ pub use path::outgoing::SingleFrame;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use path::{PathStatus, PendingWork};
 pub use peer::PeerStatus;
+pub use peer::eager_stream::STREAM_MESSAGE_LEN_MIN;
 pub use portolan_wire::{ENDPOINT_ID_LEN, EndpointId, LaneId, MatchBits, Space};
 pub use rma::{ATOMIC_LEN_MAX, Access, RegionSpec, RemoteSpec};
 pub use session::SessionIds;

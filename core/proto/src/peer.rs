@@ -3,6 +3,7 @@
 
 mod best_effort;
 pub(crate) mod dormant;
+pub(crate) mod eager_stream;
 mod handshake;
 mod piggyback;
 pub(crate) mod single;
@@ -134,6 +135,10 @@ impl Peer {
         (&mut self.paths, self.stream.trial())
     }
 
+    pub(crate) fn stream(&self) -> &StreamState {
+        &self.stream
+    }
+
     pub(crate) fn stream_mut(&mut self) -> &mut StreamState {
         &mut self.stream
     }
@@ -158,6 +163,9 @@ impl Peer {
     pub(crate) fn on_stream_closed(&mut self, now: Instant, sh: &mut Shared, by_fault: bool) {
         self.stream.on_closed(now, by_fault);
         sh.transfers.on_stream_closed(self.id, &mut self.send_queue);
+        if self.session.failure().is_none() {
+            self.move_stream_messages(sh);
+        }
     }
 
     /// Returns the link that will carry data announced on `link`, and whether it is lossless. With
@@ -245,6 +253,7 @@ impl Peer {
         let is_idle = self.timer(times) == Instant::NEVER
             && !self.queued
             && !self.stream.is_blocked()
+            && !self.stream.eager().has_kept()
             && !self.paths.iter().any(Path::is_blocked);
         self.timed &= !is_idle;
         is_idle
@@ -279,10 +288,10 @@ impl Peer {
             true => PendingWork::None,
             false => PendingWork::Unsent,
         };
-        self.paths
-            .iter()
-            .map(Path::pending_work)
-            .fold(least, PendingWork::max)
+        self.paths.iter().map(Path::pending_work).fold(
+            least.max(self.stream.eager().pending_work()),
+            PendingWork::max,
+        )
     }
 
     /// Checks whether the peer is held back by unexpected messages; see [`Lanes::check_held_back`].
@@ -308,7 +317,8 @@ impl Peer {
     /// Returns true if anything must be sent in its session, or may not have arrived.
     pub(crate) fn has_unfinished(&self) -> bool {
         let unfinished = || self.paths.iter().any(Path::has_unfinished);
-        self.session.is_up() && (self.has_control() || unfinished())
+        let kept = || self.stream.eager().has_kept();
+        self.session.is_up() && (self.has_control() || unfinished() || kept())
     }
 
     /// Returns true if a submission was refused.
@@ -347,7 +357,11 @@ impl Peer {
             return Instant::NEVER;
         }
         let paths = self.paths.timer(times, self.session.is_up());
-        paths.min(self.session.timer()).min(self.lanes.timer())
+        let acks = self.stream.eager().ack_timer();
+        paths
+            .min(self.session.timer())
+            .min(self.lanes.timer())
+            .min(acks)
     }
 
     pub(crate) fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
@@ -357,6 +371,9 @@ impl Peer {
             self.move_frames(sh, left, 0);
         }
         self.paths.on_timer(now, self.id, &mut sh.ctx);
+        if now >= self.stream.eager().ack_timer() {
+            self.push_stream_ack();
+        }
         let (lanes, mut env) = self.lanes(sh);
         lanes.drop_incomplete(now, &mut env);
     }

@@ -9,6 +9,7 @@ mod checksums;
 mod closing;
 mod delivery;
 mod dormant;
+mod eager_streams;
 mod faults;
 mod held;
 mod hostile;

@@ -25,6 +25,7 @@ mod match_bits;
 mod record;
 mod remote;
 mod seal;
+mod stream_mark;
 mod train;
 
 pub use ack::{ACK_FIXED_LEN, Ack};
@@ -53,6 +54,7 @@ pub use remote::{
     RemoteGet, RemoteHead, RemoteReply, RemoteRts, RemoteSource, RemoteStatus, RemoteWrite,
 };
 pub use seal::{SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame, seal_header};
+pub use stream_mark::{STREAM_MARK_LEN, StreamMark};
 pub use train::{FragmentFrame, PartAhead};
 
 use core::fmt;

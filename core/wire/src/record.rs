@@ -10,6 +10,7 @@ use crate::flags;
 use crate::marks::{KIND_MARKS, MARKS_LEN, Marks};
 use crate::match_bits::{LABEL_LEN_MAX, MatchBits};
 use crate::remote::{self, RemoteGet, RemoteReply, RemoteRts, RemoteSource, RemoteWrite};
+use crate::stream_mark::{KIND_STREAM_MARK, STREAM_MARK_LEN, StreamMark};
 use core::ops::Range;
 
 /// Length in bytes of a message header without its match bits.
@@ -544,6 +545,8 @@ pub enum Record {
     Marks(Marks),
     /// Part of a best-effort message.
     BestEffortPart(BestEffortPart),
+    /// Number and acknowledgement of eager messages on a stream.
+    StreamMark(StreamMark),
     /// Put, atomic operation, or part of either.
     RemoteWrite(RemoteWrite),
     /// Request to put with a transfer.
@@ -686,12 +689,12 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
             let part = BestEffortPart::parse(bytes)?;
             (Record::BestEffortPart(part), header_len, part.len.into())
         }
-        other => return parse_remote(other, bytes),
+        other => return parse_rare(other, bytes),
     })
 }
 
-/// Parses the records of remote memory; see [`parse_record`].
-fn parse_remote(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
+/// Parses the records of streams and of remote memory; see [`parse_record`].
+fn parse_rare(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
     let need = |len: usize| bytes.get(..len).ok_or(Malformed::Truncated);
     Ok(match kind {
         remote::KIND_WRITE => {
@@ -715,6 +718,10 @@ fn parse_remote(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malfor
         remote::KIND_SOURCE => {
             let source = RemoteSource::parse(need(remote::REMOTE_SOURCE_LEN)?);
             (Record::RemoteSource(source), remote::REMOTE_SOURCE_LEN, 0)
+        }
+        KIND_STREAM_MARK => {
+            let mark = StreamMark::parse(need(STREAM_MARK_LEN)?);
+            (Record::StreamMark(mark), STREAM_MARK_LEN, 0)
         }
         other => return Err(Malformed::RecordKind(other)),
     })

@@ -76,6 +76,7 @@ fn written_again(record: &Record, room: usize) {
         Record::Credit(credit) => credit.emit(&mut bytes),
         Record::Probe(probe) => probe.emit(&mut bytes),
         Record::Marks(marks) => marks.emit(&mut bytes),
+        Record::StreamMark(mark) => mark.emit(&mut bytes),
         Record::BestEffortPart(part) => part.emit(&mut bytes),
         _ => return,
     }

@@ -23,6 +23,8 @@ pub enum Canary {
     EarlyReuse,
     /// A send's buffer is reused while a stream still reads its pages.
     EarlyReturn,
+    /// An eager message that a stream brings counts as complete although only a part of it arrived.
+    HalfMessage,
     /// When a link of a process fails, its other links fail as well, permanently.
     NoOtherLink,
     /// An atomic operation on remote memory is performed twice.
@@ -39,7 +41,7 @@ pub enum Canary {
 
 impl Canary {
     /// All bugs.
-    pub const ALL: [Canary; 14] = [
+    pub const ALL: [Canary; 15] = [
         Canary::LostPlacement,
         Canary::DeliverTwice,
         Canary::WrongOrder,
@@ -48,6 +50,7 @@ impl Canary {
         Canary::LostWakeup,
         Canary::EarlyReuse,
         Canary::EarlyReturn,
+        Canary::HalfMessage,
         Canary::NoOtherLink,
         Canary::CountTwice,
         Canary::EarlyClose,
@@ -68,6 +71,7 @@ impl Canary {
             Canary::LostWakeup => "lost-wakeup",
             Canary::EarlyReuse => "early-reuse",
             Canary::EarlyReturn => "early-return",
+            Canary::HalfMessage => "half-message",
             Canary::NoOtherLink => "no-other-link",
             Canary::CountTwice => "count-twice",
             Canary::EarlyClose => "early-close",

@@ -9,6 +9,7 @@
 
 use crate::plan::StreamPlan;
 use crate::queue::{Happening, Queue};
+use portolan_proto::StreamMessage;
 use portolan_wire::Chunk;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -56,10 +57,19 @@ pub(crate) enum Payload {
     Copied(Vec<u8>),
 }
 
+/// Contents of a part, as its head describes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Contents {
+    /// Bytes of a transfer.
+    Chunk(Chunk),
+    /// Eager message.
+    Message(StreamMessage),
+}
+
 /// Part in transit.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(crate) chunk: Chunk,
+    pub(crate) contents: Contents,
     pub(crate) payload: Payload,
     pub(crate) len: usize,
     /// Number of bytes that the receiver has taken.

@@ -21,6 +21,10 @@ use std::os::fd::AsFd;
 /// is small; discarding is rare.
 const DISCARD_LEN: usize = 16 * 1024;
 
+/// Longest payload that is read ahead and copied, in bytes. A copy of 64 KiB within the cache takes
+/// about as long as two system calls.
+const AHEAD_PAYLOAD_LEN_MAX: usize = 64 * 1024;
+
 /// A frame with a payload that is being received.
 pub struct Part {
     /// Sender.
@@ -79,9 +83,11 @@ pub(super) struct Connection {
     socket: TcpStream,
     writer: ZeroCopyWriter,
     is_write_watched: bool,
-    /// Reader that also reads ahead the front of the next frame.
-    reader: DirectReader<FRONT_LEN>,
+    /// Reader that also reads ahead the front of the next frame, or a whole short frame.
+    reader: DirectReader<{ FRONT_LEN + AHEAD_PAYLOAD_LEN_MAX + FRONT_LEN }>,
     part: Option<Part>,
+    /// Length of the last frame's payload in bytes.
+    last_len: usize,
     used: bool,
 }
 
@@ -95,6 +101,7 @@ impl Connection {
             is_write_watched: false,
             reader: DirectReader::default(),
             part: None,
+            last_len: 0,
             used: true,
         }
     }
@@ -181,7 +188,10 @@ impl Connection {
     ) -> io::Result<usize> {
         for count in 0..budget {
             let received = match self.part {
-                None => self.reader.fill(&self.socket, FRONT_LEN),
+                None => {
+                    let len = self.len_ahead(call_len_max);
+                    self.reader.fill(&self.socket, len)
+                }
                 Some(_) => self.receive_payload(call_len_max, receiver),
             };
             match received {
@@ -190,19 +200,70 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
                 Err(error) => return Err(error),
             }
-            while self.part.is_none() && self.take_front()? {
-                self.finish_if_landed(receiver)?;
-            }
+            while self.take_ahead(receiver)? {}
         }
         Ok(budget)
     }
 
+    /// Returns the number of bytes to read ahead while nothing is known of the next frame. A frame
+    /// like the last one then takes a single call and one copy. The front of the frame behind it
+    /// comes too if it is there, and the payload of that one is received at its place.
+    fn len_ahead(&self, call_len_max: usize) -> usize {
+        match self.last_len.min(call_len_max) {
+            len @ 1..=AHEAD_PAYLOAD_LEN_MAX => FRONT_LEN + len + FRONT_LEN,
+            _ => FRONT_LEN,
+        }
+    }
+
+    /// Handles some of the bytes read ahead. Returns `false` if nothing can be done with them.
+    fn take_ahead(&mut self, receiver: &mut dyn PartReceiver) -> io::Result<bool> {
+        let Some(part) = &mut self.part else {
+            let is_begun = self.take_front()?;
+            if is_begun {
+                self.finish_if_landed(receiver)?;
+            }
+            return Ok(is_begun);
+        };
+        let ahead = self.reader.ahead();
+        if ahead.is_empty() {
+            return Ok(false);
+        }
+        let len = ahead.len().min(part.len - part.landed);
+        let (got, is_good) = match receiver.place(part) {
+            Place::At(into) => {
+                let got = len.min(into.len());
+                into[..got].copy_from_slice(&ahead[..got]);
+                (got, receiver.landed(part, Landing::There(got)))
+            }
+            Place::Nowhere => (len, receiver.landed(part, Landing::Lost(&ahead[..len]))),
+            Place::End => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        self.reader.consume(got);
+        self.end_piece(got, is_good)?;
+        Ok(true)
+    }
+
+    /// Counts `got` landed bytes of the part, which ends with its last byte.
+    fn end_piece(&mut self, got: usize, is_good: bool) -> io::Result<()> {
+        if !is_good {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if let Some(part) = &mut self.part {
+            part.landed += got;
+            if part.landed == part.len {
+                self.last_len = part.len;
+                self.part = None;
+            }
+        }
+        Ok(())
+    }
+
     /// Begins a part if its front has arrived.
     fn take_front(&mut self) -> io::Result<bool> {
-        let Ok(front) = <[u8; FRONT_LEN]>::try_from(self.reader.ahead()) else {
+        let Some(front) = self.reader.ahead().first_chunk::<FRONT_LEN>() else {
             return Ok(false);
         };
-        let [a, b, zero, other, l0, l1, l2, l3, head @ ..] = front;
+        let [a, b, zero, other, l0, l1, l2, l3, head @ ..] = *front;
         let head_len = usize::from(u16::from_le_bytes([a, b]));
         let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         let behind = head.get(head_len..);
@@ -250,13 +311,7 @@ impl Connection {
             }
             Place::End => return Err(io::ErrorKind::InvalidData.into()),
         };
-        if !is_good {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        part.landed += got;
-        if part.landed == part.len {
-            self.part = None;
-        }
+        self.end_piece(got, is_good)?;
         Ok(got > 0)
     }
 

@@ -229,6 +229,27 @@ impl Stream {
     /// [`TxError::Full`] while the previous frame has not left. [`TxError::NotConnected`] if there
     /// is no connection, or it has just failed; it is then unknown which earlier frames arrived.
     pub fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.transmit_frame(peer, frame, self.zero_copy)
+    }
+
+    /// Sends one frame like [`Stream::transmit`], but copies it: its memory is free when the call
+    /// returns, even if the connection fails later.
+    ///
+    /// # Panics
+    /// As [`Stream::transmit`].
+    ///
+    /// # Errors
+    /// As [`Stream::transmit`].
+    pub fn transmit_copied(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
+        self.transmit_frame(peer, frame, false)
+    }
+
+    fn transmit_frame(
+        &mut self,
+        peer: PeerId,
+        frame: &TxFrame<'_>,
+        zero_copy: bool,
+    ) -> Result<(), TxError> {
         let payload_len = frame.payload_len();
         if frame.head.len() + payload_len > self.caps.frame_len_max {
             return Err(TxError::TooLong {
@@ -240,7 +261,7 @@ impl Stream {
             return Err(TxError::NotConnected(peer));
         };
         let connection = &mut self.connections[index];
-        match connection.send(frame, self.zero_copy) {
+        match connection.send(frame, zero_copy) {
             Ok(true) => {
                 self.watch_writable(index);
                 Ok(())

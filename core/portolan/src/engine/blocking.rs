@@ -11,7 +11,8 @@ use super::{Awaited, Engine, Inbox, Inner, Submitted, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::{OpKind, Received};
 use portolan_proto::{
-    HeldId, Instant, NotTaken, OpId, PeerId, PortId, RecvFilter, SendSpec, WaitingRecv,
+    HeldId, Instant, NotTaken, OpId, PeerId, PortId, RecvFilter, STREAM_MESSAGE_LEN_MIN, SendSpec,
+    WaitingRecv,
 };
 use portolan_sys::usage;
 
@@ -91,6 +92,10 @@ impl Engine {
             }
             self.leave();
             if moved > 0 && !self.inner.core.is_quiet(&want.filter) || stop() {
+                break;
+            }
+            // A stream receives at the place of a posted receive.
+            if want.len >= STREAM_MESSAGE_LEN_MIN && self.links.has_open_stream() {
                 break;
             }
             inbox.is_quiet = true;

@@ -42,6 +42,8 @@ pub(super) struct Pace {
     cold_by: u32,
     /// Turns between polls of cold links.
     cold_turns: u32,
+    /// Turn of the next poll of streams from which nothing is expected.
+    stream_at: u32,
     /// Turn and time of the last clock read.
     clock_turn: u32,
     clock_read_at: Instant,
@@ -57,6 +59,7 @@ impl Pace {
             cold_at: turn,
             cold_by: turn,
             cold_turns: 1,
+            stream_at: turn,
             clock_turn: turn,
             clock_read_at: Instant::default(),
             moved_turn: turn.wrapping_sub(TURNS_MAX_BUSY),
@@ -88,6 +91,16 @@ impl Pace {
         is_due
     }
 
+    /// Tests whether streams must be polled in this turn although nothing is expected there.
+    #[inline]
+    pub(super) fn stream_is_due(&mut self, turn: u32) -> bool {
+        let is_due = is_reached(turn, self.stream_at);
+        if is_due {
+            self.stream_at = turn.wrapping_add(self.cold_turns);
+        }
+        is_due
+    }
+
     /// Adapts the schedule after a clock read that was due.
     #[inline]
     pub(super) fn adapt(&mut self, turn: u32, now: Instant) {
@@ -105,6 +118,7 @@ impl Pace {
             .clamp(turns_min, turns_max);
         self.cold_turns = turns;
         self.cold_at = first(self.cold_at, turn.wrapping_add(turns));
+        self.stream_at = first(self.stream_at, turn.wrapping_add(turns));
         self.clock_at = turn.wrapping_add(turns.clamp(CLOCK_TURNS, TURNS_MAX));
     }
 }

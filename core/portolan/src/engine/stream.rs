@@ -11,10 +11,11 @@ use super::{Engine, Inner};
 use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};
 use crate::links::Links;
 use crate::ops::Ops;
-use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
+use portolan_link::stream::{HEAD_LEN_MAX, Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
-    DropReason, LinkId, PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace, PeerId, Transmit,
+    DropReason, HeldId, LinkId, MessagePlace, OpId, PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace,
+    PeerId, StreamMessage, Transmit,
 };
 use portolan_sys::probe;
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
@@ -60,7 +61,10 @@ impl Engine {
         }
         // A useless poll would take the lock of a socket on which acknowledgements of sent data
         // arrive.
-        if !self.inner.core.expects_parts() && !streams.is_roused(turn) {
+        let is_due = self.inner.core.expects_parts()
+            || streams.is_roused(turn)
+            || self.pace.stream_is_due(turn);
+        if !is_due {
             if streams.link_mut().has_unsent() {
                 streams.link_mut().push();
                 self.accept_stream_notices();
@@ -78,6 +82,9 @@ impl Engine {
             handlers: &mut self.handlers,
         };
         let moved = streams.link_mut().receive(budget, &mut intake);
+        if moved > 0 {
+            streams.poll_all(turn);
+        }
         self.accept_stream_notices();
         moved
     }
@@ -166,8 +173,12 @@ impl Links {
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
         let (peer, link) = transmit.destination();
-        let Transmit::Bulk { headers, .. } = *transmit else {
-            return (peer, link, Ok(()));
+        let headers = match *transmit {
+            Transmit::Bulk { headers, .. } => headers,
+            Transmit::Message { head, payload, .. } => {
+                return (peer, link, self.transmit_message(peer, head, payload));
+            }
+            _ => return (peer, link, Ok(())),
         };
         let Some(streams) = self.streams() else {
             return (peer, link, Err(TxError::NotConnected(peer.0)));
@@ -196,6 +207,36 @@ impl Links {
         };
         (peer, link, streams.link_mut().transmit(peer.0, &frame))
     }
+
+    /// Sends an eager message on the stream to its peer.
+    fn transmit_message(
+        &mut self,
+        peer: PeerId,
+        head: &[u8],
+        payload: &[u8],
+    ) -> Result<(), TxError> {
+        let Some(streams) = self.streams() else {
+            return Err(TxError::NotConnected(peer.0));
+        };
+        if streams.link_mut().is_full(peer.0) {
+            return Err(TxError::Full);
+        }
+        let mut copy = [0; HEAD_LEN_MAX];
+        let front = &mut copy[..head.len()];
+        front.copy_from_slice(head);
+        if let Some((check, rest)) = front.split_at_mut_checked(CHECK_LEN)
+            && CheckedFrame::has_sum(check)
+        {
+            check.copy_from_slice(&CheckedFrame::front(sum_of_part(rest, [payload, &[]])));
+        }
+        let frame = TxFrame {
+            head: front,
+            payload: &[IoSlice::new(payload)],
+            segments: None,
+        };
+        // The core keeps the payload only until the peer has acknowledged it, or the stream ends.
+        streams.link_mut().transmit_copied(peer.0, &frame)
+    }
 }
 
 /// Connects the streams with the core for one receive call.
@@ -207,90 +248,174 @@ struct PartIntake<'a> {
     is_fresh: bool,
 }
 
-/// Parses the head of a part: its place in the transfer, and its checksum.
-fn parse(part: &Part) -> Option<(Chunk, Option<Sum>)> {
+/// Contents of a part, as its head describes them.
+#[derive(Clone, Copy)]
+enum Contents {
+    /// Bytes of a transfer.
+    Chunk(Chunk),
+    /// Eager message.
+    Message(StreamMessage),
+}
+
+/// Place for the next bytes of a part.
+enum Destination {
+    Op { op: OpId, off: u64, len: u64 },
+    Held(HeldId),
+    Nowhere,
+}
+
+/// Parses the head of a part: its contents, and its checksum.
+fn parse(part: &Part) -> Option<(Contents, Option<Sum>)> {
     let (bytes, sum) = match CheckedFrame::split_front(part.head()) {
         Some((bytes, sum)) => (bytes, Some(sum)),
         None => (part.head(), None),
     };
+    if let Some(message) = StreamMessage::parse(bytes, part.len) {
+        return Some((Contents::Message(message), sum));
+    }
     match Records::new(bytes, 0, bytes.len() + part.len).next() {
         Some(Ok((Record::Chunk(chunk), payload))) if payload.start == bytes.len() => {
-            Some((chunk, sum))
+            Some((Contents::Chunk(chunk), sum))
         }
         _ => None,
     }
 }
 
 impl PartIntake<'_> {
-    /// Returns the memory for `len` bytes of a part, starting after the bytes that have already
+    /// Returns the destination of `len` bytes of a part, starting after the bytes that have already
     /// landed.
-    fn memory(&mut self, part: &Part, chunk: &Chunk, len: usize) -> Result<Option<&mut [u8]>, ()> {
-        let (off, from) = (part.landed as u64, PeerId(part.from));
-        match self.inner.core.place_part(from, chunk, off, len as u64) {
-            PartPlace::Wrong => Err(()),
-            PartPlace::Nowhere => Ok(None),
-            PartPlace::At { op, off, len } => {
-                let (off, len) = (usize::try_from(off), usize::try_from(len));
-                let (Ok(off), Ok(len)) = (off, len) else {
-                    return Ok(None);
-                };
-                let bytes = self.inner.ops.bytes_mut(op).get_mut(off..);
-                Ok(bytes.and_then(|bytes| bytes.get_mut(..len)))
+    fn destination(
+        &mut self,
+        part: &Part,
+        contents: &Contents,
+        len: usize,
+    ) -> Result<Destination, DropReason> {
+        let (off, from, len) = (part.landed as u64, PeerId(part.from), len as u64);
+        let core = &mut self.inner.core;
+        match contents {
+            Contents::Chunk(chunk) => match core.place_part(from, chunk, off, len) {
+                PartPlace::Wrong => Err(DropReason::BadFragment),
+                PartPlace::Nowhere => Ok(Destination::Nowhere),
+                PartPlace::At { op, off, len } => Ok(Destination::Op { op, off, len }),
+            },
+            Contents::Message(message) => {
+                let place = core.place_message(from, message, (off, len))?;
+                Ok(match place {
+                    MessagePlace::Nowhere => Destination::Nowhere,
+                    MessagePlace::Held(held) => Destination::Held(held),
+                    MessagePlace::Op { op, off, len } => Destination::Op { op, off, len },
+                })
             }
         }
     }
 
-    /// Fails the operation whose memory a part cannot be written to. The system reports memory that
-    /// is unmapped later; the stream then ends, and the rest arrives in frames.
-    fn check_memory(&mut self, part: &Part, chunk: &Chunk) {
-        let (from, len) = (PeerId(part.from), part.len as u64);
-        if let PartPlace::At { op, off, len } = self.inner.core.place_part(from, chunk, 0, len) {
+    /// Returns the memory for `len` bytes of a part, starting after the bytes that have already
+    /// landed.
+    fn memory(
+        &mut self,
+        part: &Part,
+        contents: &Contents,
+        len: usize,
+    ) -> Result<Option<&mut [u8]>, DropReason> {
+        Ok(match self.destination(part, contents, len)? {
+            Destination::Nowhere => None,
+            Destination::Held(held) => {
+                let bytes = self.inner.core.held_mut(held).get_mut(part.landed..);
+                bytes.and_then(|bytes| bytes.get_mut(..len))
+            }
+            Destination::Op { op, off, len } => op_memory(&mut self.inner.ops, op, (off, len)),
+        })
+    }
+
+    /// Begins a part: handles what is in its head, and fails the operation whose memory the part
+    /// cannot be written to. The system reports memory that is unmapped later; the stream then
+    /// ends, and the rest arrives in frames.
+    fn begin(&mut self, part: &Part, contents: &Contents) -> Result<(), DropReason> {
+        if let Contents::Message(message) = contents {
+            self.inner.core.open_message(PeerId(part.from), message)?;
+        }
+        let Destination::Op { op, off, len } = self.destination(part, contents, part.len)? else {
+            return Ok(());
+        };
+        let bytes = op_memory(&mut self.inner.ops, op, (off, len));
+        if bytes.is_some_and(|bytes| !probe::is_writable(bytes)) {
             let (off, len) = (usize::try_from(off), usize::try_from(len));
-            let (Ok(off), Ok(len)) = (off, len) else {
-                return;
-            };
-            let bytes = self.inner.ops.bytes_mut(op).get_mut(off..);
-            let bytes = bytes.and_then(|bytes| bytes.get_mut(..len));
-            if bytes.is_some_and(|bytes| !probe::is_writable(bytes)) {
+            if let (Ok(off), Ok(len)) = (off, len) {
                 self.inner.fail_writes(op, off..off + len);
                 self.inner.drain(self.handlers, None);
             }
         }
+        Ok(())
     }
 
-    /// Notifies the core of bytes that have landed.
-    fn note_landed(&mut self, part: &Part, chunk: &Chunk, off: usize, len: usize) {
+    fn freshen(&mut self) {
         if !std::mem::replace(&mut self.is_fresh, true) {
             self.inner.read_clock();
         }
+    }
+
+    /// Notifies the core of bytes that have landed.
+    fn note_landed(&mut self, part: &Part, contents: &Contents, off: usize, len: usize) {
+        self.freshen();
         let Inner { core, now, .. } = &mut *self.inner;
-        core.handle_part(*now, PeerId(part.from), chunk, off as u64, len as u64);
+        let (from, off, len) = (PeerId(part.from), off as u64, len as u64);
+        match contents {
+            Contents::Chunk(chunk) => core.handle_part(*now, from, chunk, off, len),
+            Contents::Message(message) => core.handle_message(*now, from, message, (off, len)),
+        }
         self.inner.drain(self.handlers, None);
     }
+
+    /// Returns whether the checksum of a complete part must be right. Bytes of a transfer that has
+    /// ended may have changed; those of a message never change.
+    fn must_be_right(&self, part: &Part, contents: &Contents) -> bool {
+        match contents {
+            Contents::Chunk(chunk) => self.inner.core.needs_part(PeerId(part.from), chunk),
+            Contents::Message(_) => true,
+        }
+    }
+
+    /// Rejects a part; the stream ends. `P15.5`
+    fn reject(&mut self, part: &Part, reason: DropReason) -> Place<'_> {
+        self.inner.core.note_dropped(reason);
+        if reason == DropReason::NoMemory {
+            self.freshen();
+            let now = self.inner.now;
+            self.inner.core.note_no_memory(now, PeerId(part.from));
+        }
+        Place::End
+    }
+}
+
+/// Returns `len` bytes from `off` on of the memory of an operation, if they exist.
+fn op_memory(ops: &mut Ops, op: OpId, (off, len): (u64, u64)) -> Option<&mut [u8]> {
+    let (off, len) = (usize::try_from(off).ok()?, usize::try_from(len).ok()?);
+    ops.bytes_mut(op).get_mut(off..)?.get_mut(..len)
 }
 
 impl PartReceiver for PartIntake<'_> {
     fn place(&mut self, part: &Part) -> Place<'_> {
         let requires_sums = self.requires_sums;
-        let Some((chunk, sum)) = parse(part) else {
+        let Some((contents, sum)) = parse(part) else {
             return Place::End;
         };
         if requires_sums && sum.is_none() {
-            self.inner.core.note_dropped(DropReason::Unchecked);
-            return Place::End;
+            return self.reject(part, DropReason::Unchecked);
         }
-        if part.landed == 0 {
-            self.check_memory(part, &chunk);
+        if part.landed == 0
+            && let Err(reason) = self.begin(part, &contents)
+        {
+            return self.reject(part, reason);
         }
-        match self.memory(part, &chunk, part.len - part.landed) {
-            Err(()) => Place::End,
+        match self.memory(part, &contents, part.len - part.landed) {
+            Err(_) => Place::End,
             Ok(None) => Place::Nowhere,
             Ok(Some(bytes)) => Place::At(bytes),
         }
     }
 
     fn landed(&mut self, part: &mut Part, landing: Landing<'_>) -> bool {
-        let Some((chunk, sum)) = parse(part) else {
+        let Some((contents, sum)) = parse(part) else {
             return false;
         };
         let len = match landing {
@@ -298,7 +423,7 @@ impl PartReceiver for PartIntake<'_> {
             Landing::Lost(bytes) => bytes.len(),
         };
         let Some(sum) = sum else {
-            self.note_landed(part, &chunk, part.landed, len);
+            self.note_landed(part, &contents, part.landed, len);
             return true;
         };
         // Counted only once all of the part has arrived and its checksum is right. `P15.5`
@@ -306,13 +431,12 @@ impl PartReceiver for PartIntake<'_> {
         let mut hash = hash.unwrap_or_else(|| part_hasher(&part.head()[CHECK_LEN..]));
         match landing {
             Landing::Lost(bytes) => hash.write(bytes),
-            Landing::There(len) => match self.memory(part, &chunk, len) {
+            Landing::There(len) => match self.memory(part, &contents, len) {
                 Ok(Some(bytes)) => hash.write(bytes),
                 _ => return false,
             },
         }
-        let is_wanted = (self.inner.core).needs_part(PeerId(part.from), &chunk);
-        if part.landed + len < part.len || !is_wanted {
+        if part.landed + len < part.len || !self.must_be_right(part, &contents) {
             part.hash = Some(hash);
             return true;
         }
@@ -320,7 +444,7 @@ impl PartReceiver for PartIntake<'_> {
             self.inner.core.note_dropped(DropReason::BadChecksum);
             return false;
         }
-        self.note_landed(part, &chunk, 0, part.len);
+        self.note_landed(part, &contents, 0, part.len);
         true
     }
 }

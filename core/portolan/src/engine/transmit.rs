@@ -411,6 +411,8 @@ impl Links {
                 };
                 (peer, link, self.send(turn, peer, link, &frame))
             }
+            // Streams have their own call.
+            Transmit::Message { peer, .. } => (peer, LinkId::STREAM, Ok(())),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::matching::remains::Remains;
 use crate::mem::slot::SlotPool;
-use crate::path::Paths;
+use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::{Cause, Core, Event, OpError, PeerId, PortId};
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ impl Core {
             return;
         }
         state.session_mut().fail(cause);
-        let has_unacked = has_unacked_messages(state.paths(), &self.sh.slots);
+        let has_unacked = has_unacked_messages(state, &self.sh.slots);
         let error = OpError::PeerFailed(peer, cause);
         self.abandon(peer, error);
         self.sh.ctx.emit(Event::PeerFailed {
@@ -84,14 +84,15 @@ impl Core {
     #[must_use]
     pub fn has_unacked_messages(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.index()).and_then(Option::as_deref);
-        state.is_some_and(|state| has_unacked_messages(state.paths(), &self.sh.slots))
+        state.is_some_and(|state| has_unacked_messages(state, &self.sh.slots))
     }
 }
 
 /// Returns true if a message with a completed send may not have arrived.
-fn has_unacked_messages(paths: &Paths, slots: &SlotPool) -> bool {
-    let mut paths = paths.iter();
-    paths.any(|path| path.has_unacked_messages(slots, holds_message))
+fn has_unacked_messages(peer: &Peer, slots: &SlotPool) -> bool {
+    let mut paths = peer.paths().iter();
+    peer.stream().eager().has_kept()
+        || paths.any(|path| path.has_unacked_messages(slots, holds_message))
 }
 
 /// Returns true if a frame contains a message of the program, or a part of one. Requests to send

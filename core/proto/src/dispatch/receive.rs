@@ -383,6 +383,7 @@ impl Core {
                 let (lanes, env) = &mut peer.lanes(&mut self.sh);
                 lanes.on_best_effort_part(now, env, part, payload)
             }
+            Record::StreamMark(mark) => peer.on_stream_ack(mark.received, &mut self.sh.slots),
             Record::RemoteReply(reply) => self.on_remote_reply(from, reply, payload),
             Record::RemoteSource(source) => self.on_remote_source(from, link, source),
             Record::Message(_)
@@ -488,7 +489,7 @@ impl Core {
 
 /// Puts a peer into the list of timed peers, because an acknowledgement is due later.
 #[inline]
-fn list_for_later(timed: &mut Vec<PeerId>, counts: &mut PendingCounts, peer: &mut Peer) {
+pub(super) fn list_for_later(timed: &mut Vec<PeerId>, counts: &mut PendingCounts, peer: &mut Peer) {
     counts.update(peer.note_unacknowledged());
     if peer.mark_timed() {
         timed.push(peer.id());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Streams: reports of the engine, and queries about parts received (`P15`).
 
+use super::receive::list_for_later;
 use crate::session::token_index;
 use crate::shared::Shared;
-use crate::{Core, Instant, PartPlace, PeerId, StreamUse};
-use portolan_wire::Chunk;
+use crate::{Core, DropReason, Instant, MessagePlace, PartPlace, PeerId, StreamMessage, StreamUse};
+use portolan_wire::{Chunk, LaneId};
 
 impl Core {
     /// Returns true if transfers may use streams.
@@ -85,5 +86,94 @@ impl Core {
             self.finish_rx(&done);
         }
         self.after_records(from);
+    }
+
+    /// Handles the credit and the acknowledgement in the head of an eager message from `from`.
+    ///
+    /// # Errors
+    /// The head is impossible; the stream must be closed. `P15.5`
+    pub fn open_message(
+        &mut self,
+        from: PeerId,
+        message: &StreamMessage,
+    ) -> Result<(), DropReason> {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        if !peer.is_open() {
+            return Err(DropReason::StaleSession);
+        }
+        for (lane, limit) in LaneId::ALL.into_iter().zip(message.credit()) {
+            if let Some(limit) = limit {
+                peer.lanes_mut().tx(lane).on_credit(limit);
+            }
+        }
+        peer.on_stream_ack(message.mark().received, &mut self.sh.slots)
+    }
+
+    /// Returns the place for `len` bytes of an eager message that `from` sends by a stream, from
+    /// offset `off` on. With its first bytes the message is matched; events may follow.
+    ///
+    /// # Errors
+    /// The message contradicts its lane, or there is no memory for it; the stream must be closed.
+    pub fn place_message(
+        &mut self,
+        from: PeerId,
+        message: &StreamMessage,
+        (off, len): (u64, u64),
+    ) -> Result<MessagePlace, DropReason> {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Ok(MessagePlace::Nowhere);
+        };
+        if !peer.is_open() {
+            return Ok(MessagePlace::Nowhere);
+        }
+        let (lanes, env) = &mut peer.lanes(&mut self.sh);
+        lanes.place_streamed(env, message, (off, len))
+    }
+
+    /// Handles bytes of an eager message that were received at their place, or discarded. Events
+    /// follow; see the crate's contract.
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        message: &StreamMessage,
+        (off, len): (u64, u64),
+    ) {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return;
+        };
+        if !peer.is_open() {
+            return;
+        }
+        peer.on_activity(now);
+        peer.stream_mut().on_success();
+        let (lanes, env) = &mut peer.lanes(&mut self.sh);
+        let counted = lanes.on_streamed(env, message, (off, len));
+        self.sh.ctx.counters_mut().stream_bytes += counted;
+        if off + len == message.message_len() {
+            let (num, len) = (message.mark().num, message.message_len());
+            let eager = peer.stream_mut().eager_mut();
+            if eager.on_arrived(now, num, u32::try_from(len).unwrap_or(u32::MAX)) {
+                peer.push_stream_ack();
+            }
+            list_for_later(&mut self.timed, &mut self.pending_counts, peer);
+        }
+        self.after_records(from);
+    }
+
+    /// Records that no memory was left for an eager message from `from`. `P3.10`
+    pub fn note_no_memory(&mut self, now: Instant, from: PeerId) {
+        if let Some(Some(peer)) = self.peers.get_mut(from.index()) {
+            let (lanes, env) = &mut peer.lanes(&mut self.sh);
+            lanes.on_refused(now, env);
+        }
+    }
+
+    /// Returns true if an eager message or a part may come by a stream from `peer`.
+    #[must_use]
+    pub fn has_stream(&self, peer: PeerId) -> bool {
+        matches!(self.peers.get(peer.index()), Some(Some(state)) if state.stream_status().is_some())
     }
 }

@@ -46,6 +46,15 @@ pub enum Transmit<'a> {
         /// Payload length in bytes of each fragment but the last.
         fragment_len: usize,
     },
+    /// Eager message for the peer's stream, in one record.
+    Message {
+        /// Destination.
+        peer: PeerId,
+        /// Head of the record.
+        head: &'a [u8],
+        /// Payload, which stays unchanged until the peer has acknowledged it.
+        payload: &'a [u8],
+    },
 }
 
 impl<'a> Transmit<'a> {
@@ -56,6 +65,7 @@ impl<'a> Transmit<'a> {
             Transmit::Frame { peer, link, .. }
             | Transmit::Run { peer, link, .. }
             | Transmit::Bulk { peer, link, .. } => (peer, link),
+            Transmit::Message { peer, .. } => (peer, LinkId::STREAM),
         }
     }
 
@@ -122,6 +132,7 @@ impl<'a> Transmit<'a> {
                 let headers = headers.chunks(header_len);
                 headers.zip(parts).map(|(h, p)| [h, p].concat()).collect()
             }
+            Transmit::Message { head, payload, .. } => vec![[head, payload].concat()],
         }
     }
 }
@@ -295,6 +306,11 @@ impl Core {
                 bytes: &slots.bytes(first)[off as usize..][..lens[0] as usize],
                 more: &slots.bytes(second)[..lens[1] as usize],
                 segment_len: segment_len as usize,
+            },
+            Bytes::Message { slot, len } => Transmit::Message {
+                peer,
+                head: self.sh.scratch.bytes(),
+                payload: &slots.bytes(slot)[..len],
             },
             Bytes::Gathered {
                 header_len,

@@ -20,6 +20,8 @@ impl Lanes {
     ) -> Result<(), DropReason> {
         let lane = fragment.message.lane;
         let (index, entry) = self.gathering(env, fragment)?;
+        // P15.12: the stream no longer brings it.
+        entry.by_stream = false;
         let at = u64::from(fragment.offset);
         let len = payload.len() as u64;
         let (known, dest) = match &mut entry.state {
@@ -61,6 +63,7 @@ impl Lanes {
     ) -> Option<Dest> {
         let lane = first.message.lane;
         let (index, entry) = self.gathering(env, first).ok()?;
+        entry.by_stream = false;
         let at = u64::from(first.offset);
         let (known, dest) = match &mut entry.state {
             State::Gathering { held, received } => {
@@ -115,7 +118,7 @@ impl Lanes {
 
     /// Returns the index and the entry of the message that `fragment` belongs to. Creates and
     /// matches it for its first part. The message may be complete already.
-    fn gathering(
+    pub(super) fn gathering(
         &mut self,
         env: &mut Env<'_>,
         fragment: &Fragment,
@@ -140,6 +143,7 @@ impl Lanes {
                 len: len as u64,
                 charge: charge(len),
                 state,
+                by_stream: false,
             });
             self.advance(env, lane);
         }
@@ -152,7 +156,7 @@ impl Lanes {
     }
 
     /// Completes the message at `index` if all its parts have arrived.
-    fn finish_if_complete(&mut self, env: &mut Env<'_>, lane: LaneId, index: usize) {
+    pub(super) fn finish_if_complete(&mut self, env: &mut Env<'_>, lane: LaneId, index: usize) {
         let rx = &mut self.rx[lane.index()];
         if let Some(Some(entry)) = rx.entries.get_mut(index) {
             let len = entry.len;

@@ -171,6 +171,7 @@ impl LaneRx {
             len: 0,
             charge,
             state: State::Remote(Box::new(job)),
+            by_stream: false,
         });
     }
 

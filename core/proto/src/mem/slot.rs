@@ -14,8 +14,12 @@ pub(crate) const FRAGMENTED_LEN_MAX: usize = 64 * 1024;
 /// the frames of any call.
 pub(crate) const RUNS_LEN: usize = 144 * 1024;
 
-/// Buffer lengths in bytes: a frame of ordinary Ethernet, a jumbo frame, and runs.
-const CLASS_LENS: [usize; 3] = [2048, 9216, RUNS_LEN];
+/// Buffer lengths in bytes: a frame of ordinary Ethernet, a jumbo frame, and runs; then single
+/// messages of up to 20 KiB, and of any length.
+const CLASS_LENS: [usize; 5] = [2048, 9216, RUNS_LEN, 20 * 1024, FRAGMENTED_LEN_MAX];
+
+/// Number of classes for frames. The other classes are for messages without frames.
+const FRAME_CLASSES: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
@@ -38,7 +42,11 @@ struct Slot {
 impl Slot {
     fn new(class: usize) -> Slot {
         let len = CLASS_LENS[class];
-        let align = if len == RUNS_LEN { RUNS_ALIGN } else { 1 };
+        let align = if class + 1 >= FRAME_CLASSES {
+            RUNS_ALIGN
+        } else {
+            1
+        };
         let bytes = vec![0; len + align - 1];
         let off = bytes.as_ptr().align_offset(align);
         Slot {
@@ -69,8 +77,17 @@ impl SlotPool {
         if len <= CLASS_LENS[0] {
             return self.take_of(0);
         }
-        let class = CLASS_LENS.iter().position(|&class_len| len <= class_len);
-        self.take_of(class.unwrap_or(CLASS_LENS.len() - 1))
+        let classes = &CLASS_LENS[..FRAME_CLASSES];
+        let class = classes.iter().position(|&class_len| len <= class_len);
+        self.take_of(class.unwrap_or(FRAME_CLASSES - 1))
+    }
+
+    /// Returns a buffer for a message of `len` bytes (at most 65,536) that is kept without frames,
+    /// and its memory. It has one reference.
+    pub(crate) fn take_message(&mut self, len: usize) -> (SlotId, &mut [u8]) {
+        let classes = [1, 3, 4].into_iter();
+        let class = classes.clone().find(|&class| len <= CLASS_LENS[class]);
+        self.take_of(class.unwrap_or(4))
     }
 
     #[inline]

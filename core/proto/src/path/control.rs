@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control records: grants, ends of transfers and replies, which are sent with the next frame to
+//! Control records: grants, ends of transfers, replies and acknowledgements of streams, which are sent with the next frame to
 //! the peer.
 
 use crate::RemoteFault;
 use alloc::collections::VecDeque;
 use portolan_wire::{
     DONE_LEN, Done, DoneStatus, GRANT_LEN, Grant, LaneId, REMOTE_REPLY_LEN, REMOTE_SOURCE_LEN,
-    RemoteReply, RemoteSource,
+    RemoteReply, RemoteSource, STREAM_MARK_LEN, StreamMark,
 };
 
 /// Record that waits for a frame.
@@ -16,6 +16,7 @@ pub(crate) enum Control {
     Done(Done),
     Reply(RemoteReply),
     Source(RemoteSource),
+    StreamMark(StreamMark),
 }
 
 /// Length in bytes of the longest control record.
@@ -24,6 +25,7 @@ const _: () = assert!(
     CONTROL_LEN_MAX >= DONE_LEN
         && CONTROL_LEN_MAX >= REMOTE_REPLY_LEN
         && CONTROL_LEN_MAX >= REMOTE_SOURCE_LEN
+        && CONTROL_LEN_MAX >= STREAM_MARK_LEN
 );
 
 /// Control records that wait for one peer, in order.
@@ -90,6 +92,10 @@ impl ControlQueue {
                 Control::Source(source) => {
                     source.emit(out);
                     REMOTE_SOURCE_LEN
+                }
+                Control::StreamMark(mark) => {
+                    mark.emit(out);
+                    STREAM_MARK_LEN
                 }
             };
         }

@@ -66,6 +66,8 @@ pub(crate) enum Bytes {
         header_len: usize,
         fragment_len: usize,
     },
+    /// Head of an eager message for a stream in the scratch buffer, and `len` bytes of payload.
+    Message { slot: SlotId, len: usize },
     /// The scratch buffer.
     Scratch,
 }
@@ -99,6 +101,8 @@ pub(crate) enum OutgoingKind {
     BestEffort(BestEffortRun),
     /// Chunk of a transfer on a lossless link; sent again from its first byte.
     Chunk { transfer: u32, off: u64 },
+    /// Eager message by stream; keeps waiting if not sent.
+    Message,
     /// Handshake, probe or reset; repeated by its own timer.
     Repeating,
 }
@@ -114,6 +118,7 @@ impl OutgoingKind {
             OutgoingKind::Numbered { .. }
             | OutgoingKind::Repairs { .. }
             | OutgoingKind::Chunk { .. }
+            | OutgoingKind::Message
             | OutgoingKind::Repeating => None,
         }
     }
@@ -199,7 +204,7 @@ impl Path {
             OutgoingKind::Lossless { lane, frame } => self.closed[lane].push_front(frame),
             OutgoingKind::Unnumbered { slot } => slots.release(slot),
             OutgoingKind::BestEffort(run) => self.put_back_best_effort(run),
-            OutgoingKind::Chunk { .. } | OutgoingKind::Repeating => {}
+            OutgoingKind::Chunk { .. } | OutgoingKind::Message | OutgoingKind::Repeating => {}
         }
     }
 

@@ -100,6 +100,14 @@ impl Paths {
         self.get_mut(self.run_link(ctx, len)?)
     }
 
+    /// Returns the path for a message of several frames, or any other network path if there is none
+    /// now. The message moves if that path is abandoned.
+    pub(crate) fn any_run_path_mut(&mut self, ctx: &Context, len: usize) -> Option<&mut Path> {
+        let first = || self.iter().find(|path| !path.is_lossless()).map(Path::link);
+        let link = self.run_link(ctx, len).or_else(first)?;
+        self.get_mut(link)
+    }
+
     #[inline]
     fn run_link(&self, ctx: &Context, len: usize) -> Option<LinkId> {
         match self.bulk {

@@ -213,6 +213,7 @@ impl Mover<'_> {
                 }
                 Record::RemoteReply(reply) => self.move_reply(&reply, payload),
                 Record::RemoteSource(source) => self.moved.controls.push(Control::Source(source)),
+                Record::StreamMark(mark) => self.moved.controls.push(Control::StreamMark(mark)),
                 // A newer record will be sent anyway.
                 Record::Ack(_) | Record::Marks(_) | Record::Probe(_) | Record::Chunk(_) => {}
                 // Never in a frame that is kept.

@@ -10,6 +10,7 @@
 //! was returned, and no timer runs. All state that is dropped then equals that of a new peer.
 
 use super::Peer;
+use super::eager_stream::StreamNumbers;
 use crate::base::config::Times;
 use crate::lane::DormantLanes;
 use crate::path::dormant::DormantPaths;
@@ -25,6 +26,7 @@ pub(crate) struct DormantPeer {
     last_seen: Instant,
     lanes: DormantLanes,
     paths: DormantPaths,
+    stream_numbers: StreamNumbers,
 }
 
 impl Peer {
@@ -41,6 +43,7 @@ impl Peer {
             && !self.has_control()
             && self.send_queue.is_empty()
             && !self.stream.is_open()
+            && !self.stream.eager().has_kept()
             && self.lanes.are_settled()
             && self.paths.are_settled()
     }
@@ -60,7 +63,7 @@ impl From<Peer> for DormantPeer {
             control: _,
             send_queue: _,
             // There is none; the results of earlier trials are measured again.
-            stream: _,
+            stream,
             last_seen,
             queued: _,
             is_direct: _,
@@ -74,6 +77,7 @@ impl From<Peer> for DormantPeer {
             last_seen,
             lanes: lanes.into_dormant(),
             paths: paths.into_dormant(),
+            stream_numbers: stream.eager().numbers(),
         }
     }
 }
@@ -84,6 +88,7 @@ impl DormantPeer {
         peer.last_seen = self.last_seen;
         peer.lanes = self.lanes.revive(sh.ctx.credit_len());
         peer.paths = self.paths.revive(&sh.ctx);
+        peer.stream.eager_mut().restore(self.stream_numbers);
         peer
     }
 

@@ -24,6 +24,9 @@ impl Peer {
         if !self.has_control() || !frame.numbered && !room {
             return;
         }
+        if self.stream.eager().owes_ack() {
+            self.push_stream_ack();
+        }
         let bytes = sh.slots.bytes_mut(frame.slot);
         let limit = limit.min(bytes.len());
         let credit_len = self.lanes.emit_credit(

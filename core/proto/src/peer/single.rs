@@ -2,6 +2,7 @@
 //! Single messages: with nothing queued before them, they leave at once in frames of their own.
 
 use super::Peer;
+use super::eager_stream::as_fragment;
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::PollGap;
@@ -79,6 +80,9 @@ impl Peer {
         if len > sh.ctx.eager_len_max(false) {
             return Err(Refused::TooLong);
         }
+        if !spec.best_effort && self.is_for_stream(now, &mut sh.ctx, len) {
+            return self.send_by_stream(sh, spec, bytes);
+        }
         let is_clear = self.is_clear() && !spec.best_effort;
         let path = self.paths.run_path_mut(&sh.ctx, len);
         let path = path.ok_or(Refused::NotUp)?;
@@ -119,10 +123,35 @@ impl Peer {
         ))
     }
 
+    /// Sends a message of several frames by the stream, past the queues. Credit that is due leaves
+    /// with it. `P15.9`
+    fn send_by_stream(
+        &mut self,
+        sh: &mut Shared,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<Outgoing, Refused> {
+        let is_clear = self.session.is_up()
+            && self.control.is_empty()
+            && !self.lanes.is_starved()
+            && !self.stream.eager().has_unsent()
+            && self.stream.takes_parts();
+        if !is_clear {
+            return Err(Refused::Busy);
+        }
+        let seq = self.lanes.tx(spec.lane).reserve(charge(bytes.len()));
+        let seq = seq.ok_or(Refused::Busy)?;
+        let fragment = as_fragment(spec.message(0, seq), bytes.len());
+        self.stage_for_stream(&mut sh.slots, fragment).push(bytes);
+        self.next_for_stream(sh).ok_or(Refused::Busy)
+    }
+
     /// Returns true if anything waits to be sent on `link`, or did not fit the frames just sent.
     #[inline]
     pub(crate) fn has_left(&self, link: LinkId) -> bool {
-        self.ack_waited || self.paths.get(link).is_some_and(Path::has_waiting)
+        self.ack_waited
+            || self.paths.get(link).is_some_and(Path::has_waiting)
+            || link == LinkId::STREAM && self.has_tx()
     }
 
     /// Raises the work left to [`PendingWork::Unacknowledged`] after a frame was sent or received.

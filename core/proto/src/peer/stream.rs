@@ -2,6 +2,7 @@
 //! State of the stream to one peer in the core: whether it is open, when to request one, and which
 //! transfers use it (`P15`).
 
+use super::eager_stream::EagerStream;
 use crate::base::context::Context;
 use crate::base::time::Span;
 use crate::bulk::trial::{Carrier, Trial};
@@ -22,6 +23,7 @@ pub(crate) struct StreamState {
     is_blocked: bool,
     /// Created when needed, since most peers exchange no long messages.
     history: Option<Box<History>>,
+    eager: EagerStream,
 }
 
 /// Results of earlier streams.
@@ -75,11 +77,30 @@ impl StreamState {
             return history.trial.choose(usage, len);
         }
         let is_slower = usage == StreamUse::Auto && history.trial.has_rejected_stream(len);
-        if !self.is_requested && !is_slower && now >= history.request_at {
+        if !is_slower {
+            self.request(now, ctx, peer);
+        }
+        Carrier::Fragments
+    }
+
+    /// Requests a stream to `peer`, unless one was requested or has just failed. `P15.1`
+    pub(super) fn request(&mut self, now: Instant, ctx: &mut Context, peer: PeerId) {
+        let history = self.history.get_or_insert_default();
+        if !self.is_requested && now >= history.request_at {
             self.is_requested = true;
             ctx.emit(Event::StreamNeeded(peer));
         }
-        Carrier::Fragments
+    }
+
+    /// Returns the eager messages by stream.
+    #[inline]
+    pub(crate) fn eager(&self) -> &EagerStream {
+        &self.eager
+    }
+
+    #[inline]
+    pub(crate) fn eager_mut(&mut self) -> &mut EagerStream {
+        &mut self.eager
     }
 
     /// Returns the trial that records completed transfers, if there is or was a stream.

@@ -2,6 +2,7 @@
 //! Submission of messages and requests to one peer: they are checked, numbered, charged and staged.
 
 use super::Peer;
+use super::eager_stream::as_fragment;
 use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
@@ -80,6 +81,9 @@ impl Peer {
             let out = path.stage_alone(slots, lane, record_len);
             message.emit(out);
             return Ok(Staging::contiguous(&mut out[header_len..], FlushHint::Full));
+        }
+        if self.is_for_stream(self.last_seen, &mut sh.ctx, len) {
+            return Ok(self.stage_for_stream(slots, as_fragment(message, len)));
         }
         let Some(path) = self.paths.run_path_mut(&sh.ctx, len) else {
             return Err(Refused::NotUp);

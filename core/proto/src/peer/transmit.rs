@@ -25,13 +25,24 @@ impl Peer {
             .into_iter()
             .rev()
             .find_map(|link| self.next_on_path(now, sh, link))
-            .or_else(|| self.next_stream_part(sh))
+            .or_else(|| self.next_on_stream(sh))
+    }
+
+    /// Returns the next eager message, or part of a transfer, by stream.
+    #[inline]
+    fn next_on_stream(&mut self, sh: &mut Shared) -> Option<Outgoing> {
+        if !self.stream.takes_parts() {
+            return None;
+        }
+        if self.stream.eager().has_unsent() {
+            return self.next_for_stream(sh);
+        }
+        self.next_stream_part(sh)
     }
 
     /// Returns the next part of a transfer by stream. `P15.4`
-    #[inline]
     fn next_stream_part(&mut self, sh: &mut Shared) -> Option<Outgoing> {
-        if self.send_queue.is_empty() || !self.stream.takes_parts() {
+        if self.send_queue.is_empty() {
             return None;
         }
         let checked = self.paths.bulk_path().is_some_and(Path::is_checked);
@@ -304,6 +315,9 @@ impl Peer {
         } else if link == LinkId::STREAM {
             self.stream.block();
         }
+        if let OutgoingKind::Message = kind {
+            self.take_back_message();
+        }
         if let OutgoingKind::Chunk { transfer, off } = kind {
             sh.transfers.rewind(&mut self.send_queue, transfer, off);
         }
@@ -316,6 +330,7 @@ impl Peer {
         }
         self.control.clear();
         self.send_queue.clear();
+        self.stream.eager_mut().abandon(&mut sh.slots);
     }
 }
 

@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 mod runs;
+mod streams;
 
 pub(super) use runs::submit;
 
@@ -97,6 +98,10 @@ pub(super) struct Pair {
     pub(super) speculates: bool,
     /// Number of parts that the stream refuses.
     pub(super) streams_refused: usize,
+    /// Bytes of an eager message by stream after which nothing more arrives by the stream.
+    pub(super) cut_after: Option<usize>,
+    /// Set per end once that has happened.
+    is_cut: [bool; 2],
     /// Number of calls with bulk data that a network refuses.
     pub(super) bulk_refused: usize,
     /// Number of frames that were taken as parts of runs.
@@ -454,6 +459,8 @@ impl Pair {
             swallow: None,
             speculates: false,
             streams_refused: 0,
+            cut_after: None,
+            is_cut: [false; 2],
             bulk_refused: 0,
             runs_taken: 0,
             takes: false,
@@ -733,54 +740,6 @@ impl Pair {
             end.core.handle_placed(self.now, link, head, payload.len());
             end.drain(&[]);
         }
-    }
-
-    /// Receives a part of a stream piece by piece.
-    fn deliver_part(&mut self, wire: &Wire) {
-        let end = &mut self.ends[wire.to];
-        let from = PeerId(u32::try_from(1 - wire.to).unwrap());
-        let mut records = portolan_wire::Records::new(&wire.frame, 0, wire.frame.len());
-        let Some(Ok((portolan_wire::Record::Chunk(chunk), payload))) = records.next() else {
-            panic!("no part: {:?}", &wire.frame[..24]);
-        };
-        let payload = &wire.frame[payload];
-        let mut at = 0;
-        while at < payload.len() {
-            let left = payload.len() - at;
-            let piece = self.rng.random_range(1..=left);
-            let taken = match end.core.place_part(from, &chunk, at as u64, piece as u64) {
-                PartPlace::Wrong => panic!("{chunk:?} + {at}: {piece} bytes"),
-                PartPlace::Nowhere => piece,
-                PartPlace::At { op, off, len } => {
-                    let (off, len) = (usize::try_from(off).unwrap(), usize::try_from(len).unwrap());
-                    end.memory.get_mut(&op.0).unwrap()[off..off + len]
-                        .copy_from_slice(&payload[at..at + len]);
-                    len
-                }
-            };
-            end.core
-                .handle_part(self.now, from, &chunk, at as u64, taken as u64);
-            end.drain(&[]);
-            at += taken;
-        }
-    }
-
-    /// Opens a stream, which both ends may use from now on.
-    pub(super) fn open_stream(&mut self) {
-        self.ends[0].core.stream_opened(B);
-        self.ends[1].core.stream_opened(A);
-    }
-
-    /// Closes the stream, with everything in flight on it.
-    pub(super) fn close_stream(&mut self) {
-        self.leave_stream();
-        self.ends[1].core.stream_closed(self.now, A, true);
-    }
-
-    /// Closes the stream, but notifies only one end.
-    pub(super) fn leave_stream(&mut self) {
-        self.wires.retain(|wire| wire.link != LinkId::STREAM);
-        self.ends[0].core.stream_closed(self.now, B, true);
     }
 
     /// Checks that nothing is in flight, no buffer is in use, no transfer is open, and no user

@@ -249,6 +249,7 @@ fn frames_of(transmit: &Transmit<'_>) -> Vec<(usize, Vec<u8>)> {
             let frames = bytes.chunks(*segment_len).chain(more.chunks(*segment_len));
             frames.map(|frame| (peer.index(), frame.to_vec())).collect()
         }
+        Transmit::Message { .. } => panic!("no stream is open"),
         Transmit::Bulk {
             peer,
             payload,
@@ -533,6 +534,7 @@ fn run_uses_the_small_message_path_up_to_the_chosen_length() {
             Transmit::Frame { link, .. }
             | Transmit::Run { link, .. }
             | Transmit::Bulk { link, .. } => link,
+            Transmit::Message { .. } => LinkId::STREAM,
         };
         assert_eq!(link == small, by_packet);
     }

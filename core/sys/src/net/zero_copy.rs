@@ -274,26 +274,19 @@ impl ZeroCopyWriter {
 
 /// Reading end. It receives bytes to their destination and, with the last of them, reads ahead up
 /// to `AHEAD` bytes. This saves one call per frame.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DirectReader<const AHEAD: usize> {
-    ahead: [u8; AHEAD],
-    ahead_len: usize,
-}
-
-impl<const AHEAD: usize> Default for DirectReader<AHEAD> {
-    fn default() -> Self {
-        DirectReader {
-            ahead: [0; AHEAD],
-            ahead_len: 0,
-        }
-    }
+    /// Memory for bytes read ahead, which are at `start..end`. Grows as needed.
+    memory: Vec<u8>,
+    start: usize,
+    end: usize,
 }
 
 impl<const AHEAD: usize> DirectReader<AHEAD> {
     /// Returns the bytes read ahead.
     #[must_use]
     pub fn ahead(&self) -> &[u8] {
-        &self.ahead[..self.ahead_len]
+        &self.memory[self.start..self.end]
     }
 
     /// Removes the first `len` bytes read ahead.
@@ -301,8 +294,21 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     /// # Panics
     /// Panics if fewer were read ahead.
     pub fn consume(&mut self, len: usize) {
-        self.ahead.copy_within(len..self.ahead_len, 0);
-        self.ahead_len -= len;
+        assert!(len <= self.end - self.start, "not read ahead");
+        self.start += len;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Makes room for `len` bytes read ahead, including those already there.
+    fn reserve(&mut self, len: usize) {
+        assert!(len <= AHEAD, "too much to read ahead");
+        self.memory.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if len > self.memory.len() {
+            self.memory.resize(len, 0);
+        }
     }
 
     /// Receives with one call until `ahead_len` bytes were read ahead. Returns `false` if the peer
@@ -315,13 +321,14 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     /// # Panics
     /// Panics if `ahead_len` is more than `AHEAD`, or less than the bytes already read ahead.
     pub fn fill(&mut self, socket: &TcpStream, ahead_len: usize) -> io::Result<bool> {
-        if ahead_len == self.ahead_len {
+        if ahead_len == self.end - self.start {
             return Ok(true);
         }
-        let into = &mut self.ahead[self.ahead_len..ahead_len];
+        self.reserve(ahead_len);
+        let into = &mut self.memory[self.end..ahead_len];
         usage::count_call(Call::Recvfrom);
         let len = { socket }.read(into)?;
-        self.ahead_len += len;
+        self.end += len;
         Ok(len > 0)
     }
 
@@ -335,20 +342,22 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     /// # Panics
     /// Panics if `ahead` is more than `AHEAD`.
     pub fn read(&mut self, socket: &TcpStream, into: &mut [u8], ahead: usize) -> io::Result<usize> {
-        if self.ahead_len > 0 || into.is_empty() {
-            let len = self.ahead_len.min(into.len());
-            into[..len].copy_from_slice(&self.ahead[..len]);
+        let read = self.ahead();
+        if !read.is_empty() || into.is_empty() {
+            let len = read.len().min(into.len());
+            into[..len].copy_from_slice(&read[..len]);
             self.consume(len);
             return Ok(len);
         }
         let into_len = into.len();
+        self.reserve(ahead);
         let mut pieces = [
             IoSliceMut::new(into),
-            IoSliceMut::new(&mut self.ahead[..ahead]),
+            IoSliceMut::new(&mut self.memory[..ahead]),
         ];
         usage::count_call(Call::Readv);
         let got = { socket }.read_vectored(&mut pieces)?;
-        self.ahead_len = got.saturating_sub(into_len);
+        self.end = got.saturating_sub(into_len);
         Ok(got.min(into_len))
     }
 

@@ -102,6 +102,15 @@ fn every_record_round_trips() {
     };
     let bytes = emitted::<MARKS_LEN>(|b| marks.emit(b));
     assert_eq!(only(&bytes).0, Record::Marks(marks));
+
+    let mark = StreamMark {
+        num: 0x0102_0304,
+        received: 0xa0b0_c0d0,
+    };
+    let bytes = emitted::<STREAM_MARK_LEN>(|b| mark.emit(b));
+    assert_eq!(only(&bytes).0, Record::StreamMark(mark));
+    let short = Records::new(&bytes[..8], 0, 8).next();
+    assert_eq!(short, Some(Err(Malformed::Truncated)));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! Tests of long messages by kernel TCP between the hosts of a lab. Exposed pages may be reused as
 //! soon as their send has completed, and every byte arrives once, whatever happens to a connection.
 
+mod eager;
+
 use crate::common::labs;
 use crate::common::payload::{check, mix, payload};
 use crate::common::ranks::{joined, role};
@@ -325,12 +327,12 @@ fn listeners() -> Vec<String> {
 fn intrude(at: &str) -> usize {
     let words: [&[u8]; 5] = [
         b"",
-        b"PSTR\x02",
+        b"PSTR\x03",
         &[0xff; 5000],
         b"GET / HTTP/1.0\r\n\r\n",
         &{
             let mut greeting = [7; 24];
-            greeting[..8].copy_from_slice(b"PSTR\x02\0\0\0");
+            greeting[..8].copy_from_slice(b"PSTR\x03\0\0\0");
             greeting
         },
     ];

@@ -6,26 +6,36 @@
 use super::{Node, Op};
 use crate::Canary;
 use crate::context::Context;
-use crate::stream::{self, Part, Payload, Sent};
+use crate::stream::{self, Contents, Part, Payload, Sent};
 use crate::trace::Item;
-use portolan_proto::{ExpectedRun, LinkId, PartPlace, PeerId, Transmit};
-use portolan_wire::{Chunk, Record, Records};
+use portolan_proto::{
+    DropReason, ExpectedRun, LinkId, MessagePlace, OpId, PartPlace, PeerId, StreamMessage, Transmit,
+};
+use portolan_wire::{Record, Records};
 
 /// Initial value of a checksum (FNV-1a's offset basis).
 const SUM: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Part that is to be sent.
 pub(super) struct PartOut {
-    chunk: Chunk,
-    op: u64,
-    off: usize,
+    contents: Contents,
+    payload: Payload,
     len: usize,
 }
 
 /// Returns the part of a transmit for a stream; `None` if it is not a part.
 pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
-    let Transmit::Bulk { headers, .. } = *transmit else {
-        return None;
+    let headers = match *transmit {
+        Transmit::Bulk { headers, .. } => headers,
+        Transmit::Message { head, payload, .. } => {
+            let message = StreamMessage::parse(head, payload.len())?;
+            return Some(PartOut {
+                contents: Contents::Message(message),
+                payload: Payload::Copied(payload.to_vec()),
+                len: payload.len(),
+            });
+        }
+        _ => return None,
     };
     let part = transmit.payload().first()?;
     let (op, off, len) = (part.op, part.off, part.len);
@@ -34,9 +44,11 @@ pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
         return None;
     };
     Some(PartOut {
-        chunk,
-        op: op.0,
-        off: usize::try_from(off).ok()?,
+        contents: Contents::Chunk(chunk),
+        payload: Payload::InPlace {
+            op: op.0,
+            off: usize::try_from(off).ok()?,
+        },
         len,
     })
 }
@@ -123,24 +135,30 @@ impl Node {
         self.on_wake(cx);
     }
 
-    pub(super) fn send_part(&mut self, cx: &mut Context, peer: u32, out: &PartOut) {
+    pub(super) fn send_part(&mut self, cx: &mut Context, peer: u32, out: PartOut) {
         let id = self.id;
-        let bytes = self.memory.get(&out.op).and_then(Op::outbound);
-        let Some(bytes) = bytes.and_then(|bytes| bytes.get(out.off..out.off + out.len)) else {
-            return cx.violate_always(format!(
-                "node {id} passes memory that the core does not own"
-            ));
-        };
         let has_sums = cx.plan.streams.is_some_and(|plan| plan.has_sums);
+        let sum = {
+            let bytes = match &out.payload {
+                Payload::Copied(bytes) => Some(&bytes[..]),
+                Payload::InPlace { op, off } => {
+                    let bytes = self.memory.get(op).and_then(Op::outbound);
+                    bytes.and_then(|bytes| bytes.get(*off..off + out.len))
+                }
+            };
+            let Some(bytes) = bytes else {
+                return cx.violate_always(format!(
+                    "node {id} passes memory that the core does not own"
+                ));
+            };
+            has_sums.then(|| stream::sum(SUM, bytes))
+        };
         let part = Part {
-            chunk: out.chunk,
-            payload: Payload::InPlace {
-                op: out.op,
-                off: out.off,
-            },
+            contents: out.contents,
+            payload: out.payload.clone(),
             len: out.len,
             taken: 0,
-            sum: has_sums.then(|| stream::sum(SUM, bytes)),
+            sum,
             sum_taken: SUM,
         };
         let local = self.clock.local(cx.now);
@@ -156,8 +174,10 @@ impl Node {
                 self.core.stream_refused(local, PeerId(peer));
             }
             Sent::Taken => {
-                let (op, off, len) = (out.op, out.off, out.len);
-                let to = peer;
+                let Payload::InPlace { op, off } = out.payload else {
+                    return;
+                };
+                let (to, len) = (peer, out.len);
                 cx.trace
                     .push(cx.now, id, Item::InPlace { to, op, off, len });
                 if cx.strikes(Canary::EarlyReturn)
@@ -177,16 +197,20 @@ impl Node {
         let end = connection.end_of(self.id);
         connection.is_used[end] = true;
         let part = connection.directions[1 - end].parts.front()?;
-        let (chunk, len, off) = (part.chunk, part.len, part.taken);
+        let (contents, len, off) = (part.contents, part.len, part.taken);
         let (sum, before) = (part.sum, part.sum_taken);
-        let count = self.place_piece(cx, from, &chunk, off, bytes)?;
+        let count = self.place_piece(cx, from, &contents, off, bytes)?;
         let after = match sum {
             Some(_) => stream::sum(before, &bytes[..count]),
             None => before,
         };
+        let begin = match contents {
+            Contents::Chunk(chunk) => chunk.offset,
+            Contents::Message(_) => 0,
+        };
         let item = Item::Taken {
             from: from.0,
-            off: chunk.offset + off as u64,
+            off: begin + off as u64,
             len: count,
         };
         cx.trace.push(cx.now, self.id, item);
@@ -202,16 +226,46 @@ impl Node {
         // With a checksum a part counts only when it is complete.
         let counted = match sum {
             None => Some((off, count)),
-            Some(sum) if is_complete && self.core.needs_part(from, &chunk) => {
+            Some(sum) if is_complete && self.must_be_right(from, &contents) => {
                 Some((0, len)).filter(|_| sum == after)
             }
             Some(_) => return Some(count),
         };
-        let (off, len) = counted?;
-        let local = self.clock.local(cx.now);
-        (self.core).handle_part(local, from, &chunk, off as u64, len as u64);
-        self.drain(cx, &[]);
+        let (off, counted_len) = counted?;
+        self.count_piece(cx, from, &contents, (off, counted_len, len));
         Some(count)
+    }
+
+    /// Returns true if the checksum of a complete part must be right.
+    fn must_be_right(&self, from: PeerId, contents: &Contents) -> bool {
+        match contents {
+            Contents::Chunk(chunk) => self.core.needs_part(from, chunk),
+            Contents::Message(_) => true,
+        }
+    }
+
+    /// Notifies the core of `len` bytes from `off` on of a part of `total` bytes.
+    fn count_piece(
+        &mut self,
+        cx: &mut Context,
+        from: PeerId,
+        contents: &Contents,
+        (off, mut len, total): (usize, usize, usize),
+    ) {
+        let local = self.clock.local(cx.now);
+        match contents {
+            Contents::Chunk(chunk) => {
+                (self.core).handle_part(local, from, chunk, off as u64, len as u64);
+            }
+            Contents::Message(message) => {
+                if off + len < total && cx.strikes(Canary::HalfMessage) {
+                    len = total - off;
+                }
+                let range = (off as u64, len as u64);
+                self.core.handle_message(local, from, message, range);
+            }
+        }
+        self.drain(cx, &[]);
     }
 
     /// Writes bytes of a part, from offset `off` of the part on, to the place given by the core.
@@ -220,33 +274,87 @@ impl Node {
         &mut self,
         cx: &mut Context,
         from: PeerId,
-        chunk: &Chunk,
+        contents: &Contents,
         off: usize,
         bytes: &[u8],
     ) -> Option<usize> {
         let (node, most) = (self.id, bytes.len());
-        match self.core.place_part(from, chunk, off as u64, most as u64) {
+        let range = (off as u64, most as u64);
+        let place = match contents {
+            Contents::Chunk(chunk) => self.core.place_part(from, chunk, range.0, range.1),
+            Contents::Message(message) => return self.place_message(cx, from, message, off, bytes),
+        };
+        match place {
             PartPlace::Nowhere => Some(most),
             PartPlace::Wrong => {
                 cx.violate(format!(
-                    "node {node}: {most} bytes, {off} behind the begin of {chunk:?} from {from}, \
+                    "node {node}: {most} bytes, {off} behind the begin of {contents:?} from {from}, \
                      contradict their transfer"
                 ));
                 None
             }
-            PartPlace::At { op, off, len } => {
-                let (at, len) = (usize::try_from(off).ok()?, usize::try_from(len).ok()?);
-                let into = self.memory.get_mut(&op.0).and_then(Op::inbound);
-                match into.and_then(|into| into.get_mut(at..at + len)) {
-                    Some(into) => into.copy_from_slice(&bytes[..len]),
-                    None => cx.violate_always(format!(
-                        "node {node}: {len} bytes of a part at {at} of {op:?}, which is not the \
-                         core's to write"
-                    )),
-                }
-                Some(len)
-            }
+            PartPlace::At { op, off, len } => self.write_piece(cx, op, (off, len), bytes),
         }
+    }
+
+    /// Does the same for an eager message.
+    fn place_message(
+        &mut self,
+        cx: &mut Context,
+        from: PeerId,
+        message: &StreamMessage,
+        off: usize,
+        bytes: &[u8],
+    ) -> Option<usize> {
+        let (node, most) = (self.id, bytes.len());
+        let range = (off as u64, most as u64);
+        let opened = match off {
+            0 => self.core.open_message(from, message),
+            _ => Ok(()),
+        };
+        let placed = opened.and_then(|()| self.core.place_message(from, message, range));
+        self.drain(cx, &[]);
+        match placed {
+            Err(DropReason::NoMemory) => {
+                let local = self.clock.local(cx.now);
+                self.core.note_no_memory(local, from);
+                None
+            }
+            // The session has ended; the stream is about to be closed.
+            Err(DropReason::StaleSession) => None,
+            Err(reason) => {
+                cx.violate(format!(
+                    "node {node} rejects {message:?} from {from}: {reason:?}"
+                ));
+                None
+            }
+            Ok(MessagePlace::Nowhere) => Some(most),
+            Ok(MessagePlace::Held(held)) => {
+                self.core.held_mut(held)[off..off + most].copy_from_slice(bytes);
+                Some(most)
+            }
+            Ok(MessagePlace::Op { op, off, len }) => self.write_piece(cx, op, (off, len), bytes),
+        }
+    }
+
+    /// Writes the first `len` bytes to the memory of an operation. Returns how many.
+    fn write_piece(
+        &mut self,
+        cx: &mut Context,
+        op: OpId,
+        (off, len): (u64, u64),
+        bytes: &[u8],
+    ) -> Option<usize> {
+        let (at, len) = (usize::try_from(off).ok()?, usize::try_from(len).ok()?);
+        let into = self.memory.get_mut(&op.0).and_then(Op::inbound);
+        match into.and_then(|into| into.get_mut(at..at + len)) {
+            Some(into) => into.copy_from_slice(&bytes[..len]),
+            None => cx.violate_always(format!(
+                "node {}: {len} bytes of a part at {at} of {op:?}, which is not the core's to write",
+                self.id
+            )),
+        }
+        Some(len)
     }
 
     /// Receives frames of a link where the core expects bulk data, like a link that predicts the

@@ -23,7 +23,7 @@ impl Node {
                     break;
                 };
                 cost_ns += cx.plan.call_cost_ns;
-                self.send_part(cx, peer, &part);
+                self.send_part(cx, peer, part);
                 continue;
             }
             let has_ring = || cx.alive[peer as usize] || cx.shm.ended_readers(self.id, peer) > 0;
@@ -85,7 +85,13 @@ impl Node {
         let (link, frames) = match self.core.submit(local, to, spec, bytes) {
             Ok(frame) => (frame.link, vec![frame.bytes.to_vec()]),
             Err(Refused::TooLong) => match self.core.submit_run(local, to, spec, bytes) {
-                Ok(run) => (run.destination().1, run.frames(&[])),
+                Ok(run) => {
+                    if let Some(part) = part_of(&run) {
+                        self.send_part(cx, peer, part);
+                        return true;
+                    }
+                    (run.destination().1, run.frames(&[]))
+                }
                 Err(_) => return false,
             },
             Err(_) => return false,

@@ -81,13 +81,25 @@ impl Plan {
         for _ in 0..rng.random_range(0..=3) {
             self.draw_long(rng);
         }
+        for _ in 0..rng.random_range(0..=3) {
+            self.draw_eager(rng);
+        }
     }
 
     /// Draws consecutive long messages, of which all but the first find an open stream.
     fn draw_long(&mut self, rng: &mut ChaCha8Rng) {
+        self.draw_consecutive(rng, [70_000, 300_000, LONG_LEN_MAX]);
+    }
+
+    /// Draws consecutive messages of some or several frames, with short ones among them. They are
+    /// sent eagerly, if the limits of the run allow that.
+    fn draw_eager(&mut self, rng: &mut ChaCha8Rng) {
+        self.draw_consecutive(rng, [3000, 16_000, 65_536]);
+    }
+
+    fn draw_consecutive(&mut self, rng: &mut ChaCha8Rng, lens: [usize; 3]) {
         let src = rng.random_range(0..self.nodes);
         let dst = (src + rng.random_range(1..self.nodes)) % self.nodes;
-        let lens = [70_000, 300_000, LONG_LEN_MAX];
         let draw = |rng: &mut ChaCha8Rng| *lens.choose(rng).unwrap_or(&LONG_LEN_MAX);
         let Some(flow) = Flow::to_some_port(&mut self.ports, rng, (src, dst), draw) else {
             return;
