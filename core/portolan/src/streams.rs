@@ -23,9 +23,9 @@ const IDLE: Duration = Duration::from_secs(2);
 /// Interval between checks for stalled connections: a fraction of the shortest timeout of TCP.
 const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Number of turns in which streams are polled after data: the next message of a series is likely
-/// to come by a stream, too.
-const POLL_ALL_TURNS: u32 = 64;
+/// Number of turns in which streams are polled after unexpected data: enough to detect the end of a
+/// connection.
+pub(crate) const POLL_ALL_TURNS: u32 = 4;
 
 /// The streams of this process.
 pub(crate) struct Streams {
@@ -116,9 +116,12 @@ impl Streams {
         self.poll_until.wrapping_sub(turn) < 1 << 31
     }
 
-    /// Polls the streams for some turns after data have arrived by a connection.
-    pub(crate) fn poll_all(&mut self, turn: u32) {
-        self.poll_until = turn.wrapping_add(POLL_ALL_TURNS);
+    /// Polls the streams in the next `turns` turns, because something has happened there.
+    pub(crate) fn poll_all(&mut self, turn: u32, turns: u32) {
+        let until = turn.wrapping_add(turns);
+        if self.poll_until.wrapping_sub(until) >= 1 << 31 {
+            self.poll_until = until;
+        }
     }
 
     pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {

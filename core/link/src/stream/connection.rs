@@ -201,6 +201,9 @@ impl Connection {
                 Err(error) => return Err(error),
             }
             while self.take_ahead(receiver)? {}
+            if self.reader.is_drained() {
+                return Ok(count + 1);
+            }
         }
         Ok(budget)
     }

@@ -9,8 +9,9 @@ use super::gather::{filled, two_pieces_of};
 use super::transmit::payload_of;
 use super::{Engine, Inner};
 use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};
-use crate::links::Links;
+use crate::links::{HOT_TURNS, Links};
 use crate::ops::Ops;
+use crate::streams::POLL_ALL_TURNS;
 use portolan_link::stream::{HEAD_LEN_MAX, Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
@@ -83,7 +84,7 @@ impl Engine {
         };
         let moved = streams.link_mut().receive(budget, &mut intake);
         if moved > 0 {
-            streams.poll_all(turn);
+            streams.poll_all(turn, HOT_TURNS);
         }
         self.accept_stream_notices();
         moved
@@ -130,7 +131,7 @@ impl Engine {
             .link_mut()
             .service(&mut |tokens| Some(core.stream_owner(tokens.mine, tokens.theirs)?.0));
         if has_notice {
-            streams.poll_all(inner.turn);
+            streams.poll_all(inner.turn, POLL_ALL_TURNS);
         }
         if streams.idle_is_due(inner.now) {
             streams.link_mut().close_idle();

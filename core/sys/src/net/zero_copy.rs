@@ -280,6 +280,8 @@ pub struct DirectReader<const AHEAD: usize> {
     memory: Vec<u8>,
     start: usize,
     end: usize,
+    /// Set if the last call received less than it could.
+    is_drained: bool,
 }
 
 impl<const AHEAD: usize> DirectReader<AHEAD> {
@@ -287,6 +289,12 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     #[must_use]
     pub fn ahead(&self) -> &[u8] {
         &self.memory[self.start..self.end]
+    }
+
+    /// Returns `true` if the last call received all that the socket had.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.is_drained
     }
 
     /// Removes the first `len` bytes read ahead.
@@ -327,7 +335,9 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
         self.reserve(ahead_len);
         let into = &mut self.memory[self.end..ahead_len];
         usage::count_call(Call::Recvfrom);
+        let most = into.len();
         let len = { socket }.read(into)?;
+        self.is_drained = len < most;
         self.end += len;
         Ok(len > 0)
     }
@@ -357,6 +367,7 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
         ];
         usage::count_call(Call::Readv);
         let got = { socket }.read_vectored(&mut pieces)?;
+        self.is_drained = got < into_len + ahead;
         self.end = got.saturating_sub(into_len);
         Ok(got.min(into_len))
     }

@@ -253,11 +253,16 @@ fn pass(node: &mut Node, index: u32) -> Result<(), Error> {
 /// Runs `role` on two hosts with these settings. Returns the bytes that each rank received by
 /// streams.
 fn run_role(role: &str, options: &[&str]) -> Vec<u64> {
+    run_with(role, options, &[])
+}
+
+/// Does the same with further arguments of `portolan run`.
+fn run_with(role: &str, options: &[&str], more: &[&str]) -> Vec<u64> {
     if !can_make_labs() {
         return Vec::new();
     }
     let lab = Lab::up(role);
-    let mut args = vec!["--lab", &lab.0];
+    let mut args = [&["--lab", &*lab.0], more].concat();
     for option in options {
         args.extend(["--option", option]);
     }
@@ -323,7 +328,7 @@ fn messages_of_a_process_to_itself_use_no_stream() {
     for count in counts {
         assert!((1..=to_other).contains(&count), "{count} of {to_other}");
     }
-    run_role("self", &["stream=on", "path=udp"]);
+    run_with("self", &["stream=on"], &["--path", "udp"]);
 }
 
 #[test]
