@@ -12,7 +12,7 @@ pub(crate) use address::{endpoint_key, shm_name};
 
 use portolan_link::shm;
 use portolan_proto::{ENDPOINT_ID_LEN, PeerId};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -43,16 +43,33 @@ struct PeerTable {
     /// Own address. Set once, when all links are open.
     own: Option<EndpointAddress>,
     by_address: HashMap<EndpointAddress, PeerId>,
-    /// Peers by number. Numbers are not reused.
+    /// Peers by number.
     entries: Vec<Entry>,
+    /// Numbers that may be used again, the one that has been free for longest first. Those of an
+    /// endpoint are never free.
+    free: VecDeque<PeerId>,
+    relations: HashMap<PeerId, Relation>,
     fresh: Vec<PeerId>,
     unsolicited_count: usize,
+    /// Set if only processes that have proved a secret become peers.
+    is_closed: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
     address: EndpointAddress,
     state: State,
+    /// Number of peers that had this number before.
+    generation: u32,
+}
+
+/// Relation with a peer of a standalone process.
+#[derive(Clone, Copy)]
+struct Relation {
+    /// The same on both sides.
+    number: u64,
+    /// Secret that only the two processes have.
+    pair_secret: [u8; 32],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,6 +79,14 @@ enum State {
     /// Removed by the program, with operations still in flight.
     Removed,
     Forgotten,
+    /// Process with which a standalone process is beginning a relation. It may send already.
+    Expected,
+    /// Peer of a standalone process.
+    Met,
+    /// Peer of a standalone process whose relation has ended. What it has sent may still arrive.
+    Closed,
+    /// The same, after everything has arrived. Its address is kept for errors.
+    Parted,
 }
 
 /// Peer that the engine has not registered yet.
@@ -70,6 +95,10 @@ pub(crate) struct Fresh {
     pub(crate) address: EndpointAddress,
     /// Set for a peer that has sent a hello and waits for an answer.
     pub(crate) is_unsolicited: bool,
+    /// Set if another peer had the number before.
+    pub(crate) is_reused: bool,
+    /// Secret of the pair; `None` for peers of an endpoint.
+    pub(crate) pair_secret: Option<[u8; 32]>,
 }
 
 impl Directory {
@@ -79,6 +108,11 @@ impl Directory {
             has_fresh: AtomicBool::new(false),
             table: Mutex::default(),
         }
+    }
+
+    /// Accepts only peers that have proved a secret, from now on.
+    pub(crate) fn close_to_strangers(&self) {
+        self.lock().is_closed = true;
     }
 
     pub(crate) fn set_own(&self, address: EndpointAddress) {
@@ -114,7 +148,7 @@ impl Directory {
         if let Some(&peer) = table.by_address.get(address) {
             return Some(peer);
         }
-        if table.unsolicited_count >= UNSOLICITED_MAX {
+        if table.is_closed || table.unsolicited_count >= UNSOLICITED_MAX {
             return None;
         }
         table.unsolicited_count += 1;
@@ -122,12 +156,25 @@ impl Directory {
     }
 
     fn add(&self, table: &mut PeerTable, address: EndpointAddress, state: State) -> Option<PeerId> {
+        let mut entry = Entry {
+            address,
+            state,
+            generation: 0,
+        };
         let index = table.entries.len();
-        if index >= PEERS_MAX {
-            return None;
-        }
-        let peer = PeerId(u32::try_from(index).ok()?);
-        table.entries.push(Entry { address, state });
+        let peer = match table.free.pop_front() {
+            Some(peer) => {
+                let place = &mut table.entries[peer.0 as usize];
+                entry.generation = place.generation + 1;
+                *place = entry;
+                peer
+            }
+            None if index >= PEERS_MAX => return None,
+            None => {
+                table.entries.push(entry);
+                PeerId(u32::try_from(index).ok()?)
+            }
+        };
         table.by_address.insert(address, peer);
         table.fresh.push(peer);
         self.has_fresh.store(true, Ordering::Relaxed);
@@ -141,7 +188,12 @@ impl Directory {
             return false;
         };
         match entry.state {
-            State::Removed | State::Forgotten => return false,
+            State::Removed
+            | State::Forgotten
+            | State::Expected
+            | State::Met
+            | State::Closed
+            | State::Parted => return false,
             State::Inserted => entry.state = State::Removed,
             State::Unsolicited => {
                 entry.state = State::Removed;
@@ -192,6 +244,8 @@ impl Directory {
                 peer,
                 address: entry.address,
                 is_unsolicited: entry.state == State::Unsolicited,
+                is_reused: entry.generation > 0,
+                pair_secret: table.relations.get(&peer).map(|it| it.pair_secret),
             }
         });
         registered.collect()
@@ -201,6 +255,110 @@ impl Directory {
     /// ignored.
     fn lock(&self) -> MutexGuard<'_, PeerTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Peers of a standalone process.
+impl Directory {
+    /// Returns the address of this process.
+    pub(crate) fn own(&self) -> EndpointAddress {
+        let own = self.lock().own;
+        own.unwrap_or_else(EndpointAddress::nowhere)
+    }
+
+    /// Returns the peer with `address` and the number of the relation, if the two are peers now.
+    pub(crate) fn relation_with(&self, address: &EndpointAddress) -> Option<(PeerId, u64)> {
+        let table = self.lock();
+        let peer = *table.by_address.get(address)?;
+        let is_met = table.entries[peer.0 as usize].state == State::Met;
+        let relation = table.relations.get(&peer).filter(|_| is_met)?;
+        Some((peer, relation.number))
+    }
+
+    /// Enters the owner of `address`, which is no peer, as one that may become a peer. Returns
+    /// `None` if the table is full.
+    pub(crate) fn expect(
+        &self,
+        address: &EndpointAddress,
+        number: u64,
+        pair_secret: [u8; 32],
+    ) -> Option<PeerId> {
+        let mut table = self.lock();
+        let peer = self.add(&mut table, *address, State::Expected)?;
+        let relation = Relation {
+            number,
+            pair_secret,
+        };
+        table.relations.insert(peer, relation);
+        Some(peer)
+    }
+
+    /// Makes an expected process a peer.
+    pub(crate) fn meet(&self, peer: PeerId) {
+        let table = &mut *self.lock();
+        let entry = &mut table.entries[peer.0 as usize];
+        if entry.state == State::Expected {
+            entry.state = State::Met;
+        }
+    }
+
+    /// Ends the relation with `peer`. Its address may become that of another peer.
+    pub(crate) fn close(&self, peer: PeerId) {
+        let table = &mut *self.lock();
+        if let Some(entry) = table.entries.get_mut(peer.0 as usize)
+            && matches!(entry.state, State::Expected | State::Met)
+        {
+            entry.state = State::Closed;
+        }
+    }
+
+    /// Refuses what `peer` sends, after the end of the relation.
+    pub(crate) fn part(&self, peer: PeerId) {
+        self.close(peer);
+        let table = &mut *self.lock();
+        if let Some(entry) = table.entries.get_mut(peer.0 as usize)
+            && entry.state == State::Closed
+        {
+            entry.state = State::Parted;
+            table.relations.remove(&peer);
+            if table.by_address.get(&entry.address) == Some(&peer) {
+                table.by_address.remove(&entry.address);
+            }
+        }
+    }
+
+    /// Makes the number of a peer available that has parted and of which nothing is left.
+    pub(crate) fn release(&self, peer: PeerId) {
+        let table = &mut *self.lock();
+        if let Some(entry) = table.entries.get_mut(peer.0 as usize)
+            && entry.state == State::Parted
+        {
+            // From now on the number stands for no process.
+            entry.state = State::Forgotten;
+            table.free.push_back(peer);
+        }
+    }
+
+    /// Returns the number of peers that had the number of `peer` before it.
+    pub(crate) fn generation_of(&self, peer: PeerId) -> u32 {
+        let table = self.lock();
+        let entry = table.entries.get(peer.0 as usize);
+        entry.map_or(0, |entry| entry.generation)
+    }
+
+    /// Tests whether `peer` is a peer now.
+    pub(crate) fn is_met(&self, peer: PeerId) -> bool {
+        let table = self.lock();
+        let entry = table.entries.get(peer.0 as usize);
+        entry.is_some_and(|entry| entry.state == State::Met)
+    }
+
+    /// Returns all peers, with the generations of their numbers.
+    pub(crate) fn met(&self) -> Vec<(PeerId, u32)> {
+        let table = self.lock();
+        let numbered = (0..).map(PeerId).zip(&table.entries);
+        let met = numbered.filter(|(_, entry)| entry.state == State::Met);
+        met.map(|(peer, entry)| (peer, entry.generation)).collect()
     }
 }
 
@@ -268,6 +426,41 @@ mod tests {
         directory.forget(first);
         assert_eq!(directory.address_of(first), None);
         assert_ne!(directory.insert(&address(1)), Some(first));
+    }
+
+    #[test]
+    fn released_number_is_used_again_with_another_generation() {
+        let directory = Directory::new(&[1; 16]);
+        directory.close_to_strangers();
+        assert_eq!(directory.accept_hello(&address(1)), None);
+        let first = directory.expect(&address(1), 7, [1; 32]).unwrap();
+        assert_eq!(directory.relation_with(&address(1)), None, "not yet");
+        directory.meet(first);
+        assert_eq!(directory.accept_hello(&address(1)), Some(first));
+        assert_eq!(directory.relation_with(&address(1)), Some((first, 7)));
+        directory.release(first);
+        directory.close(first);
+        assert_eq!(
+            directory.accept_hello(&address(1)),
+            Some(first),
+            "sent before"
+        );
+        directory.part(first);
+        assert_eq!(directory.accept_hello(&address(1)), None);
+        assert_eq!(directory.relation_with(&address(1)), None);
+        assert_eq!(directory.address_of(first), Some(address(1)), "for errors");
+        // The same process returns at once, and is another peer.
+        let second = directory.expect(&address(1), 8, [2; 32]).unwrap();
+        directory.meet(second);
+        assert_ne!(second, first);
+        directory.release(first);
+        directory.take_fresh();
+        let third = directory.expect(&address(2), 9, [3; 32]).unwrap();
+        directory.meet(third);
+        assert_eq!((third, directory.generation_of(third)), (first, 1));
+        let fresh = directory.take_fresh();
+        assert!(fresh[0].is_reused && fresh[0].pair_secret == Some([3; 32]));
+        assert_eq!(directory.met(), [(first, 1), (second, 0)]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod peer_events;
 mod pending;
 mod place;
 mod problems;
+mod relations;
 mod remote;
 mod scout;
 mod send;
@@ -53,6 +54,7 @@ pub(crate) use peer::PeerInfo;
 pub use peer_events::{PeerEvent, PeerEventKind};
 pub(crate) use place::Placement;
 pub(crate) use problems::Unopened;
+pub(crate) use relations::Relations;
 pub(crate) use remote::{Call, RemoteState, atomic_spec};
 pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
 #[cfg(test)]
@@ -71,6 +73,7 @@ use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch, LossReporter};
 use crate::links::{Links, RawBy};
 use crate::liveness::{self, Liveness};
+use crate::meeting::Meeting;
 use crate::multicast::Multicasts;
 use crate::ops::Ops;
 use crate::pool::Pool;
@@ -113,8 +116,10 @@ pub(crate) struct Inner {
     /// Time of the last clock read.
     now: Instant,
     job: Job,
-    /// Address book of an endpoint's peers; `None` in a job.
+    /// Address book of the peers of an endpoint or of a standalone process; `None` in a job.
     directory: Option<Arc<Directory>>,
+    /// Peers of a standalone process. Boxed, because most processes are in a job.
+    relations: Option<Box<Relations>>,
     table: Table,
     peers: Vec<PeerInfo>,
     /// Peers that are awaited, suspected or doubted. Some may no longer be.
@@ -156,6 +161,7 @@ pub(crate) struct Inner {
     losses: Option<LossReporter>,
     /// Completions for the caller of an endpoint.
     completions: Completions,
+    auth: Auth,
     /// Keys of a job that seals its frames on networks.
     seals: Option<Box<Seals>>,
     /// Time limits for silent peers.
@@ -204,6 +210,8 @@ pub(crate) struct Engine {
     defers: bool,
     launch: Option<Launch>,
     liveness: Option<Liveness>,
+    /// Connections of a standalone process. Boxed, because most processes are in a job.
+    meeting: Option<Box<Meeting>>,
     slow_at: Instant,
     /// Time at which a program that only sends makes a turn and these checks.
     sending_at: Instant,
@@ -234,6 +242,7 @@ impl Inner {
             placement: Box::new(Placement::new(settings::PLACEMENT.of(&job), clock)?),
             remote: Box::default(),
             seals: auth.seals(&job),
+            auth,
             core,
             ops: Ops::default(),
             clock,
@@ -283,6 +292,7 @@ impl Inner {
             owner: Owner::this_process(),
             completions: Completions::default(),
             directory: None,
+            relations: None,
             job,
         })
     }
@@ -325,10 +335,14 @@ impl Inner {
         self.job.size
     }
 
-    /// Tests whether all other processes of the job have ended, according to the launcher.
+    /// Tests whether all other processes of the job have ended, according to the launcher; in a
+    /// standalone process, whether no peer is left and none can come.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
-        self.ended_count + 1 >= self.job.size
+        match &self.relations {
+            None => self.ended_count + 1 >= self.job.size,
+            Some(relations) => self.is_without_peers(relations),
+        }
     }
 
     #[inline]
@@ -424,6 +438,7 @@ impl Engine {
             defers: true,
             launch,
             liveness,
+            meeting: None,
             slow_at: Instant::default(),
             sending_at: Instant::default(),
             pace,

@@ -345,6 +345,39 @@ pub enum Error {
     /// An endpoint has the maximum number of peers.
     #[error("an endpoint has at most 2^20 peers; open another endpoint")]
     TooManyPeers,
+    /// No process that listens there has answered in time.
+    #[error("no server at {address} within {timeout:?}: {why}; start it, or check the address")]
+    NoServer {
+        /// Address as the program gave it.
+        address: String,
+        /// The timeout.
+        timeout: Duration,
+        /// Result of the last attempt.
+        why: String,
+    },
+    /// The process that listens there refuses this one.
+    #[error("the server at {address} refuses this process: {why}")]
+    ServerRefused {
+        /// Address as the program gave it.
+        address: String,
+        /// Set if the secrets differ.
+        is_wrong_secret: bool,
+        /// Cause and remedy.
+        why: &'static str,
+    },
+    /// An address to listen at or to connect to cannot be used.
+    #[error("address {address}: {why}; write HOST:PORT, with a host and a port that are free")]
+    Address {
+        /// Address as the program gave it.
+        address: String,
+        /// Cause.
+        why: String,
+    },
+    /// The process is in a job, whose processes are its peers.
+    #[error(
+        "this process is in a job and cannot listen or connect; create it with `Node::standalone`"
+    )]
+    NotStandalone,
     /// A setting has an invalid value.
     #[error("setting {name}: `{value}`: {why}")]
     Setting {

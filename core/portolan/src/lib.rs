@@ -34,7 +34,8 @@
 //! | remote memory | [`Node::window`], [`Node::put`], [`Node::get`], [`Node::fetch_add`] |
 //! | event loops | [`Node::event_fd`], [`Node::arm`], [`Node::disarm`] |
 //! | failures of peers | [`Node::next_peer_event`] |
-//! | no launcher | [`Endpoint`] |
+//! | servers and clients | [`Node::standalone`], [`Node::listen`], [`Node::connect`] |
+//! | libraries | [`Endpoint`] |
 //!
 //! Ports are GAMMA's Active Ports. A message is sent to a (rank, port) and arrives in a buffer that
 //! was posted there. If the port has a handler, the handler runs when the message is complete.
@@ -58,6 +59,7 @@ mod error;
 pub mod launch;
 mod links;
 mod liveness;
+mod meeting;
 pub mod model;
 mod multicast;
 mod node;
@@ -78,14 +80,14 @@ pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
 pub use directory::EndpointAddress;
-pub use endpoint::{ActiveMessage, Endpoint, EndpointConfig, PeerInserter, RawAtomic};
+pub use endpoint::{ActiveMessage, Endpoint, PeerInserter, RawAtomic};
 pub use engine::{Context, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;
 pub use node::{
-    Call, CallBuilder, Claimed, Ended, Envelope, Group, Node, Operator, PathInfo, PutNotice,
-    ReceivedCall, ReduceOp, Reducible, Registration, RemoteKey, RemoteTarget, Reply, ReplyTo,
-    TagMatch, TagTarget, Window,
+    Call, CallBuilder, Claimed, Connecting, Ended, Envelope, Group, Node, Operator, PathInfo, Peer,
+    PutNotice, ReceivedCall, ReduceOp, Reducible, Registration, RemoteKey, RemoteTarget, Reply,
+    ReplyTo, TagMatch, TagTarget, Window,
 };
 pub use ops::{Completion, Failed, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};
@@ -97,5 +99,10 @@ pub use raw::{
     RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };
 pub use region::Region;
-pub use start::{candidates, check_settings, port_range, ports_of};
+pub use start::{EndpointConfig, candidates, check_settings, port_range, ports_of};
 pub use unexpected::{UnexpectedMemory, unexpected_memory};
+
+/// Runs the code of a guide as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/servers.md")]
+struct ServersGuide;

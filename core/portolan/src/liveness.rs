@@ -182,6 +182,8 @@ impl Liveness {
             members.lives.resize_with(index + 1, Life::default);
             members.keys.resize_with(index + 1, || None);
         }
+        // Another peer may have had the number before.
+        members.lives[index] = Life::default();
         members.keys[index] = Some(Key::derive(secret));
         members.addresses.remove(&peer.0);
     }

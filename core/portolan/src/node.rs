@@ -16,6 +16,7 @@ mod reduce;
 mod remote;
 mod requests;
 mod running;
+mod standalone;
 mod tagged;
 mod timeout;
 mod window;
@@ -26,6 +27,7 @@ pub use group::Group;
 pub use reduce::{ReduceOp, Reducible};
 pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
 pub use requests::Ended;
+pub use standalone::{Connecting, Peer};
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
 pub use window::Window;
 
@@ -123,7 +125,7 @@ impl Node {
         self.job.rank
     }
 
-    /// Returns the number of processes in the job.
+    /// Returns the number of processes in the job; 1 in a standalone process.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.job.size
@@ -139,8 +141,9 @@ impl Node {
     /// is no such process.
     #[must_use]
     pub fn host_name(&self, rank: u32) -> Option<String> {
-        let known = rank < self.size();
-        known.then(|| self.engine.read().inner.host_of(PeerId(rank)))
+        let engine = self.engine.read();
+        let is_known = rank < engine.inner.size();
+        is_known.then(|| engine.inner.host_of(PeerId(rank)))
     }
 
     /// Returns the program's own option `name`, given with `portolan run --option app.NAME=VALUE`.
@@ -651,6 +654,10 @@ impl Node {
         engine.close(&mut self.waiter)?;
         engine.inner.check_unreported()?;
         engine.send_bye();
+        if self.job.is_standalone() {
+            engine.end_relations();
+            engine.disconnect_all();
+        }
         Ok(())
     }
 }

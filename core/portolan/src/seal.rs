@@ -19,10 +19,11 @@ use key::{Base, Key};
 use portolan_link::{Segments, TxFrame};
 use portolan_proto::{Core, DropReason, LinkId, PeerId, SessionIds, Transmit};
 use portolan_wire::{
-    FRAME_HEADER_LEN, FrameHeader, FrameKind, SEAL_LEN, SEAL_TAG_LEN, SealNumber, SealedFrame,
-    seal_header,
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, OPEN_JOB_ID, SEAL_LEN, SEAL_TAG_LEN, SealNumber,
+    SealedFrame, seal_header,
 };
 use replay::Replay;
+use std::collections::HashMap;
 use std::io::IoSlice;
 
 /// Number of frames that one key seals: the limit of RFC 9001, section 6.6, for AES-GCM. A fast
@@ -38,6 +39,8 @@ pub(crate) struct Seals {
     cipher: Cipher,
     /// Derived from the job's secret and number.
     root: Base,
+    /// The same for each peer of a standalone process, derived from the secret of the pair.
+    pairs: HashMap<PeerId, Base>,
     rank: u32,
     frames_per_key: u32,
     peers: Vec<Option<Box<PeerSeals>>>,
@@ -89,6 +92,7 @@ impl Seals {
         Seals {
             cipher,
             root: Base::root(secret, job_id, cipher),
+            pairs: HashMap::new(),
             rank,
             frames_per_key: FRAMES_PER_KEY,
             peers: Vec::new(),
@@ -96,6 +100,13 @@ impl Seals {
             gathered: Vec::new(),
             opened: Vec::new(),
         }
+    }
+
+    /// Sets the secret that this process has in common with `peer`. Both sides number their peers
+    /// in ways of their own, so no numbers enter the keys of this pair.
+    pub(crate) fn set_pair(&mut self, peer: PeerId, secret: &[u8; 32]) {
+        let root = Base::root(secret, OPEN_JOB_ID, self.cipher);
+        self.pairs.insert(peer, root);
     }
 
     /// Records an open session with `peer`. Its frames can be sealed from then on.
@@ -108,12 +119,16 @@ impl Seals {
             // A new state would repeat the counts.
             return;
         }
-        let mine = (self.rank, ids.mine);
-        let theirs = (peer.0, ids.theirs);
+        let (root, numbers) = match self.pairs.get(&peer) {
+            Some(root) => (root, (0, 0)),
+            None => (&self.root, (self.rank, peer.0)),
+        };
+        let mine = (numbers.0, ids.mine);
+        let theirs = (numbers.1, ids.theirs);
         self.peers[index] = Some(Box::new(PeerSeals {
             ids,
-            tx: self.root.direction(mine, theirs),
-            rx: self.root.direction(theirs, mine),
+            tx: root.direction(mine, theirs),
+            rx: root.direction(theirs, mine),
             paths: Default::default(),
         }));
     }

@@ -20,7 +20,46 @@ use portolan_link::{HostId, Interface, Network, PortRange};
 use portolan_proto::{Config, Core, Limits, LinkId, Schedule};
 use rand::TryRngCore;
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Time within which a session must open with a peer that answers liveness probes. The peer may
+/// have begun with a long computation. The limit still ends the wait if a firewall passes only
+/// probes.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Configuration of an [`Endpoint`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct EndpointConfig {
+    /// Links to use. By default shared memory within a host, UDP and raw frames between hosts.
+    pub path: PathChoice,
+    /// Network interface. By default the one in `PORTOLAN_INTERFACE`, or a detected one.
+    pub interface: Option<String>,
+    /// Set to have a thread serve arriving frames while the program computes, independent of
+    /// `PORTOLAN_PROGRESS`.
+    pub progress_thread: bool,
+    /// Set to encrypt and authenticate every frame on networks, as `auth=aead` does in a job. Only
+    /// for [`Node::standalone_with`](crate::Node::standalone_with); both sides need it.
+    pub encrypt: bool,
+}
+
+/// Applies `config` to the settings of `job`.
+pub(crate) fn set_options(job: &mut Job, config: &EndpointConfig) {
+    job.path = config.path;
+    let mut set = |setting: settings::Setting, value: &str| {
+        let name = setting.option.unwrap_or_default();
+        job.options.insert(name.to_owned(), value.to_owned());
+    };
+    if let Some(interface) = &config.interface {
+        set(settings::INTERFACE, interface);
+    }
+    if config.progress_thread {
+        set(settings::PROGRESS, "thread");
+    }
+    if config.encrypt {
+        set(settings::AUTH, "aead");
+    }
+}
 
 /// Returns the address of this process, with the addresses of its host if `is_publisher`.
 pub(crate) fn own_address(
@@ -50,6 +89,22 @@ pub(crate) fn own_address(
             .and_then(|usable| usable.unusable.as_deref())
             .map(Box::from),
     })
+}
+
+/// Returns the address of a process whose address is published in the short form, and its liveness
+/// socket.
+pub(crate) fn short_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error> {
+    let network = plan.network().ok_or_else(|| Error::System {
+        what: "finding a network interface",
+        errno: std::io::ErrorKind::AddrNotAvailable.into(),
+    })?;
+    let bind = plan
+        .usable()
+        .map_or(network.addr, |usable| usable.bind_both());
+    let unstarted = Unstarted::bind(bind, plan.ports())?;
+    let name = network.addr.to_string();
+    let own = own_address(name, true, plan, links, Some(&unstarted))?;
+    Ok((own, unstarted))
 }
 
 /// Creates the core of `job` with its links, and applies the stored model of this machine if it has

@@ -132,6 +132,7 @@ const PORTOLAN: Rules = Rules {
         "streams",
         "links",
         "directory",
+        "meeting",
         "table",
         "port",
         "multicast",

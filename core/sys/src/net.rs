@@ -46,8 +46,8 @@ pub use poll::{Readiness, readiness, sleep_until_readable, wait_readable, wait_w
 pub use ports::{BadPortRange, PortRange, PortsUsedUp};
 pub use scatter::Scatter;
 pub use stream::{
-    Pipe, abort_stream, begin_connect, connect_within, is_stream_connected, listen_stream,
-    prepare_stream, stream_timeouts,
+    Pipe, abort_stream, begin_connect, connect_within, is_stream_connected, listen_server,
+    listen_stream, prepare_stream, stream_timeouts,
 };
 pub use wire_end::{Arrived, WIRE_FRAME_LEN_MAX, WireEnd, wire_addresses};
 pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};

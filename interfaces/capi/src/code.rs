@@ -56,6 +56,12 @@ pub const PORTOLAN_ERR_UNDELIVERED: c_int = -24;
 pub const PORTOLAN_ERR_NOBODY_LEFT: c_int = -25;
 /// Too many messages of this process to itself are unread.
 pub const PORTOLAN_ERR_SELF_FULL: c_int = -26;
+/// No process that listens at the address has answered before the timeout.
+pub const PORTOLAN_ERR_NO_SERVER: c_int = -27;
+/// The process that listens at the address has another secret, version or setting auth.
+pub const PORTOLAN_ERR_SERVER_REFUSED: c_int = -28;
+/// The address to listen at or to connect to cannot be used.
+pub const PORTOLAN_ERR_ADDRESS: c_int = -29;
 /// The message was longer than the buffer, which holds its first bytes.
 pub const PORTOLAN_ERR_TRUNCATED: c_int = -30;
 /// The receiver cancelled the matching receive.
@@ -133,6 +139,9 @@ const ENTRIES: &[Entry] = entries! {
     PORTOLAN_ERR_UNDELIVERED: c"some of the sent messages may not have arrived",
     PORTOLAN_ERR_NOBODY_LEFT: c"every other process of the job has ended",
     PORTOLAN_ERR_SELF_FULL: c"too many messages of this process to itself are unread",
+    PORTOLAN_ERR_NO_SERVER: c"no server answered at the address",
+    PORTOLAN_ERR_SERVER_REFUSED: c"the server has another secret, version or setting",
+    PORTOLAN_ERR_ADDRESS: c"the address cannot be used",
     PORTOLAN_ERR_TRUNCATED: c"the message was longer than the buffer",
     PORTOLAN_ERR_REFUSED: c"the receiver cancelled the matching receive",
     PORTOLAN_ERR_PORT_CLOSED: c"the port is not open",

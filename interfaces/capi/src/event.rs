@@ -97,7 +97,8 @@ pub unsafe extern "C" fn portolan_disarm(node: *mut portolan_node_t) -> c_int {
 ///
 /// Each loss is reported once, even if no operation needed the peer. Losses are the end of a
 /// process of the job that `portolan run` has started, and a peer that this process waited for but
-/// could no longer reach. A peer that returns and is lost again is reported again.
+/// could no longer reach. A peer that returns and is lost again is reported again. A standalone
+/// process gets an event when a peer connects, and one when it ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_next_peer_event(
     node: *mut portolan_node_t,
@@ -128,9 +129,11 @@ fn to_c(event: &PeerEvent) -> portolan_peer_event_t {
         size: 0,
         rank: event.rank,
         kind: match event.kind {
+            PeerEventKind::Joined => PORTOLAN_PEER_JOINED,
             PeerEventKind::Left => PORTOLAN_PEER_LEFT,
             _ => PORTOLAN_PEER_LOST,
         },
+        generation: event.generation,
         reason,
     }
 }

@@ -41,5 +41,6 @@ mod port;
 mod probe;
 mod remote;
 mod request;
+mod server;
 mod tagged;
 pub mod types;

@@ -94,7 +94,10 @@ pub(crate) fn number(count: u64) -> c_int {
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
-unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'a, str>, Failure> {
+pub(crate) unsafe fn text<'a>(
+    what: &str,
+    text: *const c_char,
+) -> Result<std::borrow::Cow<'a, str>, Failure> {
     if text.is_null() {
         return Err(Failure::null(what));
     }

@@ -308,13 +308,29 @@ pub struct portolan_notice_t {
     pub source: u32,
 }
 
-/// Kind of a peer event: the peer left the job normally, or ended its session with this process.
+/// Kind of a peer event: the peer left the job normally, or ended its session with this process. A
+/// peer of a standalone process has disconnected.
 pub const PORTOLAN_PEER_LEFT: u32 = 1;
 /// Kind of a peer event: the peer has failed, or can no longer be reached.
 pub const PORTOLAN_PEER_LOST: u32 = 2;
+/// Kind of a peer event: the peer has connected with this standalone process.
+pub const PORTOLAN_PEER_JOINED: u32 = 3;
 
 /// Bytes of the reason in a portolan_peer_event_t, with the terminating zero.
 pub const PORTOLAN_PEER_REASON_LEN: usize = 256;
+
+/// A peer of a standalone process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_peer_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Rank by which this process addresses the peer. Another peer gets it at the earliest one
+    /// second after this one has ended, and not before the program has taken the event of the end.
+    pub rank: u32,
+    /// Number of peers that had the rank before.
+    pub generation: u32,
+}
 
 /// Event of a peer.
 #[repr(C)]
@@ -324,8 +340,10 @@ pub struct portolan_peer_event_t {
     pub size: usize,
     /// Rank of the peer.
     pub rank: u32,
-    /// PORTOLAN_PEER_LEFT or PORTOLAN_PEER_LOST.
+    /// PORTOLAN_PEER_JOINED, PORTOLAN_PEER_LEFT or PORTOLAN_PEER_LOST.
     pub kind: u32,
+    /// Number of peers of a standalone process that had the rank before; 0 in a job.
+    pub generation: u32,
     /// Reason as a UTF-8 string, truncated if it is too long.
     pub reason: [c_char; PORTOLAN_PEER_REASON_LEN],
 }

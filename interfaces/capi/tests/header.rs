@@ -27,6 +27,7 @@ const SOURCES: &[&str] = &[
     "tagged",
     "probe",
     "call",
+    "server",
     "event",
     "group",
     "collective",
@@ -223,7 +224,8 @@ fn both_languages_agree_on_sizes_and_offsets() {
         portolan_reply_t { size, len, status }
         portolan_call_t { size, number, memory, len, source }
         portolan_notice_t { size, word, key, offset, len, source }
-        portolan_peer_event_t { size, rank, kind, reason }
+        portolan_peer_t { size, rank, generation }
+        portolan_peer_event_t { size, rank, kind, generation, reason }
         portolan_message_t { size, bytes, len, message_len, buffer, buffer_len, source, port }
         portolan_counters_t {
             size, frames_sent, frames_received, retransmits, timeouts, paths_left, messages_sent,

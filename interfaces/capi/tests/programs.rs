@@ -29,6 +29,14 @@ fn messages_groups_and_event_loops_work_from_c() {
     }
 }
 
+#[test]
+fn server_and_client_find_each_other_from_c() {
+    let shop = Workshop::new("portolan", "libportolan_c.so");
+    let program = checked(&shop, "server.c");
+    let out = succeed(Command::new(program).env("PORTOLAN_INTERFACE", "lo"));
+    assert!(out.contains("the server was found twice"), "{out}");
+}
+
 /// Every call that only the killed rank could have completed ends with an error that names it. That
 /// takes less than 1 s. The limit leaves room for a busy machine, and is far below the timeout for
 /// silent peers.

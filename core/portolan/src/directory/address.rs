@@ -100,6 +100,11 @@ impl EndpointAddress {
         EndpointAddress(bytes)
     }
 
+    /// Returns an address that belongs to no process.
+    pub(crate) fn nowhere() -> EndpointAddress {
+        EndpointAddress([0; ENDPOINT_ID_LEN])
+    }
+
     /// Returns the process id of the owner on its host, for messages to users.
     #[must_use]
     pub fn pid(&self) -> u32 {

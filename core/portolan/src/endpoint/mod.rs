@@ -26,7 +26,6 @@ mod wait;
 
 pub use active::ActiveMessage;
 pub use atomic::RawAtomic;
-pub use open::EndpointConfig;
 
 use crate::directory::{Directory, EndpointAddress};
 use crate::engine::{Descriptor, Engine, Waiter};

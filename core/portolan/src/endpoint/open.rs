@@ -2,42 +2,21 @@
 //! Opening an endpoint.
 
 use super::Endpoint;
-use crate::address::Address;
 use crate::clock::Clock;
 use crate::directory::{Directory, EndpointAddress, endpoint_key, shm_name};
 use crate::engine::{Descriptor, Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice, check_env};
 use crate::links::{Links, Plan};
-use crate::liveness::Unstarted;
 use crate::seal::Auth;
 use crate::settings;
-use crate::start::{self, new_core, random};
+use crate::start::{CONNECT_TIMEOUT, EndpointConfig, new_core, random, set_options, short_address};
 use crate::table::Table;
 use portolan_link::ShmConfig;
 use portolan_link::shm::OpenConfig;
 use portolan_sys::barrier;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Time within which a session must open with a peer that answers liveness probes. The peer may
-/// have begun with a long computation. The limit still ends the wait if a firewall passes only
-/// probes.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// Configuration of an [`Endpoint`].
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct EndpointConfig {
-    /// Links to use. By default shared memory within a host, UDP and raw frames between hosts.
-    pub path: PathChoice,
-    /// Network interface. By default the one in `PORTOLAN_INTERFACE`, or a detected one.
-    pub interface: Option<String>,
-    /// Set to have a thread serve arriving frames while the program computes, independent of
-    /// `PORTOLAN_PROGRESS`.
-    pub progress_thread: bool,
-}
 
 impl Endpoint {
     /// Opens an endpoint under a new address.
@@ -60,7 +39,7 @@ impl Endpoint {
         });
         let mut links = Links::open(&plan, &job, shm)?;
         links.rest_networks();
-        let (own, unstarted) = own_address(&plan, &links)?;
+        let (own, unstarted) = short_address(&plan, &links)?;
         let address = EndpointAddress::of(&own, token);
         directory.set_own(address);
         let liveness = unstarted.start_open(&key, Clock::new())?;
@@ -99,15 +78,7 @@ fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
     // Peers may be on any host. Ranks are not used, and none may equal a peer's number.
     job.host_count = 2;
     (job.rank, job.size) = (u32::MAX, 0);
-    job.path = config.path;
-    if let Some(interface) = &config.interface {
-        let name = settings::INTERFACE.option.unwrap_or_default();
-        job.options.insert(name.to_owned(), interface.clone());
-    }
-    if config.progress_thread {
-        let name = settings::PROGRESS.option.unwrap_or_default();
-        job.options.insert(name.to_owned(), "thread".to_owned());
-    }
+    set_options(&mut job, config);
     Ok(job)
 }
 
@@ -123,18 +94,4 @@ fn refuse_sealing(job: &Job) -> Result<(), Error> {
         }),
         _ => Ok(()),
     }
-}
-
-fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error> {
-    let network = plan.network().ok_or_else(|| Error::System {
-        what: "finding a network interface",
-        errno: std::io::ErrorKind::AddrNotAvailable.into(),
-    })?;
-    let bind = plan
-        .usable()
-        .map_or(network.addr, |usable| usable.bind_both());
-    let unstarted = Unstarted::bind(bind, plan.ports())?;
-    let name = network.addr.to_string();
-    let own = start::own_address(name, true, plan, links, Some(&unstarted))?;
-    Ok((own, unstarted))
 }

@@ -3,6 +3,7 @@
 //! instead of time.
 
 use super::*;
+use crate::EndpointConfig;
 use crate::engine::CLOCK_TURNS;
 use crate::launch::PathChoice;
 use crate::raw::{
@@ -30,9 +31,9 @@ const CLOCK_READS_MAX: u64 = (TURNS / CLOCK_TURNS) as u64 + 1;
 
 fn open(path: PathChoice) -> Endpoint {
     Endpoint::open(&EndpointConfig {
-        progress_thread: false,
         path,
         interface: Some("lo".to_owned()),
+        ..EndpointConfig::default()
     })
     .unwrap()
 }

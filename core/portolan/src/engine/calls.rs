@@ -32,6 +32,13 @@ pub(crate) struct Calls {
     is_running: bool,
 }
 
+impl Calls {
+    /// Sets the number of the first call.
+    pub(super) fn number_from(&mut self, first: u64) {
+        self.next_number = first;
+    }
+}
+
 /// Receives the replies.
 struct Dispatcher;
 

@@ -115,7 +115,7 @@ impl Inner {
 
     /// Returns the peers with undelivered messages that delay closing. The process began to close
     /// at `begin`.
-    pub(super) fn undelivered_peers(&self, begin: Instant) -> Vec<PeerId> {
+    pub(crate) fn undelivered_peers(&self, begin: Instant) -> Vec<PeerId> {
         let own = self.now.since(begin) < SELF_LINGER;
         let mut peers: Vec<PeerId> = self
             .undelivered_sends(begin)

@@ -177,17 +177,25 @@ impl Engine {
     }
 
     fn register(&mut self, fresh: &Fresh) {
-        let Engine {
-            inner, liveness, ..
-        } = self;
+        let inner = &mut self.inner;
         let index = fresh.peer.0 as usize;
         if index >= inner.peers.len() {
             inner.peers.resize_with(index + 1, PeerInfo::default);
             inner.job.size = fresh.peer.0 + 1;
         }
+        if fresh.is_reused {
+            self.renew_number(fresh);
+        }
+        let Engine {
+            inner, liveness, ..
+        } = self;
         let links = inner.table.links_to(fresh.peer);
         let (endpoint_id, key) = (*fresh.address.as_bytes(), fresh.address.key());
-        inner.core.introduce(fresh.peer, endpoint_id, key, &links);
+        let handshake_key = inner.auth.handshake_key(&key);
+        (inner.core).introduce(fresh.peer, endpoint_id, handshake_key, &links);
+        if let (Some(seals), Some(secret)) = (&mut inner.seals, &fresh.pair_secret) {
+            seals.set_pair(fresh.peer, secret);
+        }
         if let Some(liveness) = liveness {
             liveness.add(fresh.peer, &key);
         }
@@ -195,6 +203,11 @@ impl Engine {
         if fresh.is_unsolicited {
             let now = self.inner.read_clock();
             self.inner.core.greet(now, fresh.peer);
+        }
+        if fresh.is_reused
+            && let Err(error) = self.inner.connect(fresh.peer)
+        {
+            log::debug!("{} joins: {error}", fresh.peer);
         }
     }
 

@@ -23,6 +23,7 @@ impl Engine {
     pub(super) fn handle_notices(&mut self) {
         self.handle_link_notices();
         self.handle_launcher();
+        self.handle_relations();
     }
 
     pub(super) fn handle_launcher(&mut self) {

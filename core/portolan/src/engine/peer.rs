@@ -16,6 +16,8 @@ pub(crate) struct PeerInfo {
     pub(super) has_ended: bool,
     /// Set when the process had left the job before it ended.
     pub(super) has_left: bool,
+    /// Set when the peer of a standalone process has joined.
+    pub(super) has_joined: bool,
     /// Set when the event of the peer's loss was queued.
     pub(super) is_event_noted: bool,
     /// Set while a session has been requested and is not open.
@@ -54,6 +56,15 @@ impl PeerInfo {
     /// Returns the reason for the peer's failure, for an error.
     pub(super) fn report_text(&self) -> Option<String> {
         self.report.as_deref().map(str::to_owned)
+    }
+
+    /// Resets the state for another peer with the same number.
+    pub(super) fn renew(&mut self) {
+        *self = PeerInfo {
+            // The list of watched peers still contains it.
+            is_listed: self.is_listed,
+            ..PeerInfo::default()
+        };
     }
 
     /// Records that a session with the peer is open.

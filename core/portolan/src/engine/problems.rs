@@ -239,6 +239,7 @@ impl Engine {
         std::mem::forget(std::mem::replace(&mut self.links, Links::none()));
         std::mem::forget(self.launch.take());
         std::mem::forget(self.liveness.take());
+        std::mem::forget(self.meeting.take());
         0
     }
 

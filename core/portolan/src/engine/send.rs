@@ -183,6 +183,10 @@ impl Inner {
 
     /// Opens a session with `peer`, unless one is open or being opened.
     pub(crate) fn connect(&mut self, peer: PeerId) -> Result<(), Error> {
+        if self.relations.is_some() && self.peers[peer.0 as usize].has_ended {
+            // Another relation makes it another peer.
+            self.check_gone(peer)?;
+        }
         if self.table.links_to(peer).is_empty() {
             return Err(Error::NoPath {
                 rank: peer.0,

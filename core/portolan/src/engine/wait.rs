@@ -322,12 +322,16 @@ impl Engine {
     /// sleep, or `None` if an event has already occurred.
     pub(crate) fn arm(&mut self, wake: &mut WakeSet, now: Instant) -> Option<Duration> {
         wake.fds.clear();
-        if self.has_more || !self.links.arm(wake) {
+        let has_reports = self.meeting.as_ref().is_some_and(|it| it.has_reports());
+        if self.has_more || has_reports || !self.links.arm(wake) {
             return None;
         }
         let launcher = self.launch.as_ref().map(Launch::fd);
         // A launcher that can send nothing more has no descriptor.
         wake.fds.extend(launcher.filter(|fd| *fd >= 0));
+        if let Some(meeting) = &self.meeting {
+            wake.fds.push(meeting.fd());
+        }
         let most = match self.full_mask {
             0 => self.inner.sleep_max(),
             _ => SLEEP_FULL,

@@ -211,6 +211,7 @@ fn found(space: &dyn Space, host: &HostId, hellos: Vec<Hello>) -> Result<Job, La
         path: params.path,
         options: params.options,
         host_name: None,
+        is_standalone: false,
     })
 }
 

@@ -40,6 +40,9 @@ pub struct Job {
     /// The launcher's name of this host, if it has one. Errors use it too.
     #[serde(default)]
     pub host_name: Option<String>,
+    /// Set for a standalone process: it is in no job, and its peers come and go.
+    #[serde(skip)]
+    pub(super) is_standalone: bool,
 }
 
 impl Job {
@@ -58,12 +61,32 @@ impl Job {
             path: PathChoice::Auto,
             options: Options::new(),
             host_name: None,
+            is_standalone: false,
         }
+    }
+
+    /// Creates the job of a standalone process, whose peers may be on any host.
+    pub(crate) fn standalone(job_id: [u8; 16], secret: [u8; 32]) -> Job {
+        Job {
+            host_count: 2,
+            is_standalone: true,
+            ..Job::alone(job_id, secret)
+        }
+    }
+
+    pub(crate) fn is_standalone(&self) -> bool {
+        self.is_standalone
     }
 
     /// Returns whether it stands for a libfabric endpoint, which is in no job and has no rank.
     pub(crate) fn is_endpoint(&self) -> bool {
         self.rank == u32::MAX
+    }
+
+    /// Returns whether its peers are not known at the start, and get its address in the short form
+    /// of an endpoint.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_endpoint() || self.is_standalone
     }
 
     /// Returns the name of this host for errors and for the setting `network`: the launcher's name,

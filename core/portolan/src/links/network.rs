@@ -38,7 +38,7 @@ pub(super) fn candidates<'a>(
     let base = interface.as_deref().map(Selection::of_interface);
     let base = base.as_ref().or(selection).cloned().unwrap_or_default();
     let mut found = base.candidates(&host, interfaces);
-    if job.is_endpoint() {
+    if job.is_open() {
         // The published address of an endpoint has no field for an interface.
         found.retain(|candidate| !is_of_one_link(candidate.network.addr));
     }

@@ -152,7 +152,7 @@ impl Plan {
         let settings = LinkSettings::of(job)?;
         // An empty selection is an error even if this job needs no network.
         let mut candidates = network::candidates(job, settings.selection.as_ref(), &interfaces)?;
-        if job.is_endpoint() {
+        if job.is_open() {
             retain_published(&mut candidates);
         }
         let network = wants_network.then(|| Network::first(&candidates));

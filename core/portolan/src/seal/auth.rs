@@ -60,6 +60,17 @@ impl Auth {
         })
     }
 
+    /// Returns a code that differs between settings with which no session opens.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Auth::None => 0,
+            Auth::Token => 1,
+            Auth::Aead(Cipher::Aes128Gcm) => 2,
+            Auth::Aead(Cipher::Aes256Gcm) => 3,
+            Auth::Aead(Cipher::ChaCha20Poly1305) => 4,
+        }
+    }
+
     /// Returns the key that authenticates handshakes. Each setting has another key, so that
     /// processes with different settings cannot open a session.
     pub(crate) fn handshake_key(self, secret: &[u8; 32]) -> [u8; 32] {

@@ -19,4 +19,6 @@ mod messages;
 mod one_shot;
 mod remote;
 mod removal;
+mod restart;
+mod servers;
 mod sleep;

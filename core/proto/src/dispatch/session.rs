@@ -167,8 +167,8 @@ impl Core {
         }
     }
 
-    /// Ends the session with `peer` and removes its endpoint id; its number is not used for another
-    /// peer. `P2.13`
+    /// Ends the session with `peer` and removes its endpoint id. The number may be introduced again
+    /// once [`Core::unread`] returns nothing for it. `P2.13`
     pub fn dismiss(&mut self, peer: PeerId) {
         self.fail_peer(peer, Cause::Closed);
         if let Some(allowed) = self.allowed.get_mut(peer.index()) {

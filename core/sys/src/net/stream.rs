@@ -26,6 +26,9 @@ use std::time::Duration;
 /// Connections that may wait to be accepted. More are refused, and retried later.
 const BACKLOG: i32 = 64;
 
+/// As [`BACKLOG`], for [`listen_server`]; the system reduces it to `net.core.somaxconn`.
+const SERVER_BACKLOG: i32 = 4096;
+
 /// Listens at `at`, non-blocking. The unspecified IPv6 address accepts IPv4 as well.
 ///
 /// # Errors
@@ -38,6 +41,24 @@ pub fn listen_stream(at: SocketAddr) -> io::Result<TcpListener> {
     // Without SO_REUSEADDR, so that no other process shares the port.
     rustix::net::bind(&socket, &at)?;
     rustix::net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+/// Listens at `at` as [`listen_stream`] does, for a server whose port is part of its address. It
+/// can be restarted while connections of its predecessor are closing, and clients may come in
+/// crowds.
+///
+/// # Errors
+/// Returns the error of `bind`: another process listens there.
+pub fn listen_server(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = new_socket(at.ip())?;
+    if at.is_ipv6() {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, !at.ip().is_unspecified())?;
+    }
+    // On Linux two listeners still cannot share the port (socket(7)).
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &at)?;
+    rustix::net::listen(&socket, SERVER_BACKLOG)?;
     Ok(TcpListener::from(socket))
 }
 
