@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Builds the C libraries, optimised across crates, under their installed names in
 # target/release/libraries. Also builds the libfabric provider, under the name that libfabric
-# expects.
+# expects, and the library that `portolan sockets` loads.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -28,4 +28,8 @@ done
 provider=$release_dir/libportolan-fi.so
 install -m 755 -- "$release_dir/libportolan_fi.so" "$provider"
 install -m 755 -t "$out" -- "$provider"
-say "libportolan.a, libportolan.so.0, those of ${heritage[*]} and libportolan-fi.so are in $out"
+"$CARGO" rustc --release --package portolan-sockets --lib --crate-type cdylib
+sockets=$release_dir/libportolan-sockets.so
+install -m 755 -- "$release_dir/libportolan_sockets.so" "$sockets"
+install -m 755 -t "$out" -- "$sockets"
+say "libportolan.a, libportolan.so.0, those of ${heritage[*]} libportolan-fi.so and libportolan-sockets.so are in $out"

@@ -67,6 +67,12 @@ if [[ -e $libraries/libportolan-fi.so ]]; then
 else
     skipped "$libraries/libportolan-fi.so was not built: the libfabric provider is not installed"
 fi
+# The dynamic loader ignores it unless `portolan sockets` names it.
+if [[ -e $libraries/libportolan-sockets.so ]]; then
+    install -m 755 -t "$root/lib" -- "$libraries/libportolan-sockets.so"
+else
+    skipped "$libraries/libportolan-sockets.so was not built: \`portolan sockets\` is not usable"
+fi
 # Open MPI does not search this directory itself: `portolan mpirun` or the user names it.
 for component in "$release_dir"/openmpi-*/mca_btl_portolan.so; do
     if [[ -e $component ]]; then

@@ -186,10 +186,10 @@ impl Reader<'_> {
         let mut may_spin = settings::spin_ns() > 0 && self.total == 0;
         loop {
             match self.step() {
-                Step::Got(len) if len < 0 => return Received::FromRing(self.sum_or(len)),
+                Step::Got(len) if len <= 0 => return Received::FromRing(self.sum_or(len)),
                 Step::Got(len) => {
                     self.total += len.unsigned_abs();
-                    if !self.wants_more() {
+                    if !self.wants_more() && !self.has_more() {
                         return Received::FromRing(self.sum());
                     }
                 }
@@ -206,7 +206,7 @@ impl Reader<'_> {
                     }
                     return Received::FromRing(self.sum_or(result));
                 }
-                Step::InFlight if !self.is_blocking() => {
+                Step::InFlight if self.total > 0 || !self.is_blocking() => {
                     return Received::FromRing(self.sum_or(errno::fail(libc::EAGAIN)));
                 }
                 Step::InFlight => {
@@ -245,6 +245,21 @@ impl Reader<'_> {
             && self.has(libc::MSG_WAITALL)
             && !self.has(libc::MSG_PEEK)
             && self.is_blocking()
+    }
+
+    /// Returns true if a call with room has more bytes to take. A short result means to programs
+    /// that nothing was left: they wait for the next edge of `epoll`, which would not come.
+    fn has_more(&self) -> bool {
+        if self.cursor.remaining() == 0 || self.has(libc::MSG_PEEK) {
+            return false;
+        }
+        let ends = self.ends;
+        let half = ends.incoming();
+        let writer = half.writer();
+        // Read in this order: a writer counts its bytes before it leaves the kernel.
+        let is_sending = writer.in_kernel.load(Ordering::SeqCst) > 0;
+        let sent = writer.kernel_sent.load(Ordering::SeqCst);
+        is_sending || half.len() > 0 || sent != half.reader().received.load(Ordering::Relaxed)
     }
 
     /// Takes bytes that are there, from the source that is next.
@@ -321,7 +336,12 @@ impl Reader<'_> {
             kernel()
         } else {
             let mut window = self.cursor.window(usize::MAX);
-            real::recvmsg(self.call.fd, &mut window.header(), self.call.flags)
+            let wait = if self.wants_more() {
+                0
+            } else {
+                libc::MSG_DONTWAIT
+            };
+            real::recvmsg(self.call.fd, &mut window.header(), self.call.flags | wait)
         };
         let error = errno::last();
         let is_locked = half.reader().lock.lock().is_ok();

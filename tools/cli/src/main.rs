@@ -25,6 +25,7 @@ mod program;
 mod report;
 mod run;
 mod signals;
+mod sockets;
 mod tune;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,8 @@ enum Command {
     Profile(profile::Args),
     /// Predict how long a profiled program would take on other networks, and what limits it.
     Predict(predict::Args),
+    /// Run a program whose TCP connections within this host use shared memory.
+    Sockets(sockets::Args),
     /// Copy from this host to many hosts, at the speed of one link.
     Cast(cast::Args),
     /// Show what this machine offers, which path a job would use and why, and what to change.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Mpirun(args) => mpi::main(args),
         Command::Profile(args) => profile::main(&args),
         Command::Predict(args) => predict::main(&args),
+        Command::Sockets(args) => sockets::main(&args),
         Command::Cast(args) => cast::main(&args),
         Command::CastWorker(args) => cast::work(&args),
         Command::Doctor(args) => doctor::main(&args),

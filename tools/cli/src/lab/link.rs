@@ -229,6 +229,11 @@ fn scaled(value: u64, units: &Units) -> String {
     format!("{}{name}", value / unit)
 }
 
+/// Parses a time with a unit, in nanoseconds.
+pub(crate) fn time_ns(text: &str) -> Option<u64> {
+    quantity(text, &TIME_UNITS)
+}
+
 /// Parses a number, optionally with a fraction, and one of `units`.
 fn quantity(text: &str, units: &Units) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

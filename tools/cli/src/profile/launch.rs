@@ -17,7 +17,7 @@ const SIGNALLED: i32 = 128;
 
 /// Runs `command`, and returns its exit status as a shell would. Signals that a user sends to this
 /// process are forwarded to it.
-pub(super) fn run(mut command: Command) -> Result<u8> {
+pub(crate) fn run(mut command: Command) -> Result<u8> {
     let mut kinds = ENDING.to_vec();
     kinds.push(Signal::SIGCHLD);
     let signals = Signals::block(&kinds)?;

@@ -4,7 +4,7 @@
 //! The launcher loads a library into the processes. Each process leaves a record, which is read
 //! when the launcher has ended, successfully or not.
 
-mod launch;
+pub(crate) mod launch;
 
 use crate::error::{UserError, user_error};
 use crate::mpi::{counting, find, plan::Plan};

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `--stats` prints: one row for each kind of connection and process.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Rows that are printed; the others are summed up.
+const ROWS_MAX: usize = 40;
+
+/// Words of the library for the reason why a connection used the kernel, with explanations.
+const REASONS: [(&str, &str); 9] = [
+    ("-", ""),
+    ("short", "it ended before its ends searched for each other"),
+    (
+        "elsewhere",
+        "the other end is on another host, or is not TCP",
+    ),
+    (
+        "alone",
+        "the other end does not run under `portolan sockets`, or was shut",
+    ),
+    ("no-memory", "memory or descriptors were exhausted"),
+    ("passed", "its descriptor was passed to another process"),
+    (
+        "inherited",
+        "another program inherited it, or it became a FILE",
+    ),
+    (
+        "option",
+        "the program used an option that only the kernel has",
+    ),
+    ("out-of-band", "the program sent out-of-band data"),
+];
+
+/// Sums of connections that have process, end and reason in common.
+#[derive(Default)]
+struct Sum {
+    connections: u64,
+    /// Bytes sent by shared memory and by the kernel, and received by both.
+    bytes: [u64; 4],
+}
+
+/// Key of a row: process, end, and the reason for using the kernel.
+type Key<'a> = (u32, &'a str, &'a str);
+
+fn parse(line: &str) -> Option<(Key<'_>, [u64; 4])> {
+    let mut words = line.split(' ');
+    let process = words.next()?.parse().ok()?;
+    let (end, _, why) = (words.next()?, words.next()?, words.next()?);
+    let mut bytes = [0; 4];
+    for place in &mut bytes {
+        *place = words.next()?.parse().ok()?;
+    }
+    Some(((process, end, why), bytes))
+}
+
+/// Returns the table for the lines that the library wrote.
+pub(super) fn render(lines: &str) -> String {
+    let mut sums: BTreeMap<Key<'_>, Sum> = BTreeMap::new();
+    for (key, bytes) in lines.lines().filter_map(parse) {
+        let sum = sums.entry(key).or_default();
+        sum.connections += 1;
+        for (place, more) in sum.bytes.iter_mut().zip(bytes) {
+            *place = place.saturating_add(more);
+        }
+    }
+    if sums.is_empty() {
+        return "portolan: no process of the program had a TCP connection\n".into();
+    }
+    let mut text = format!(
+        "{:>8} {:>9} {:>6} {:>14} {:>14} {:>14} {:>14}  kernel because\n",
+        "process", "end", "count", "sent: memory", "kernel", "got: memory", "kernel"
+    );
+    for ((process, end, why), sum) in sums.iter().take(ROWS_MAX) {
+        let [a, b, c, d] = sum.bytes;
+        let known = REASONS.iter().find(|(word, _)| word == why);
+        let why = known.map_or(*why, |(_, reason)| *reason);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{process:>8} {end:>9} {:>6} {a:>14} {b:>14} {c:>14} {d:>14}  {why}",
+            sum.connections
+        );
+    }
+    if sums.len() > ROWS_MAX {
+        let _ = writeln!(text, "and {} more rows", sums.len() - ROWS_MAX);
+    }
+    text.push_str(
+        "Bytes are counted from the moment at which both ends were connected by memory.\n",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_one_kind_are_summed() {
+        let lines = "7 accepted joined - 10 2 3 4\n7 accepted joined - 1 1 1 1\n\
+                     7 connected kernel alone 0 0 0 0\nnonsense\n";
+        let text = render(lines);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[1], ["7", "accepted", "2", "11", "3", "4", "5"]);
+        assert_eq!(rows[2][..3], ["7", "connected", "1"]);
+        assert!(text.contains("does not run under"));
+    }
+
+    #[test]
+    fn program_without_connections_is_reported() {
+        assert!(render("").contains("no process"));
+    }
+}
