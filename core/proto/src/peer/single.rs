@@ -124,7 +124,7 @@ impl Peer {
     }
 
     /// Sends a message of several frames by the stream, past the queues. Credit that is due leaves
-    /// with it. The caller must call [`Peer::keep_message`] next. `P15.9`
+    /// with it. `P15.9`
     fn send_by_stream(
         &mut self,
         sh: &mut Shared,
@@ -142,8 +142,7 @@ impl Peer {
         let seq = self.lanes.tx(spec.lane).reserve(charge(bytes.len()));
         let seq = seq.ok_or(Refused::Busy)?;
         let fragment = as_fragment(spec.message(0, seq), bytes.len());
-        // The caller fills the buffer once the message has left.
-        let _ = self.stage_for_stream(&mut sh.slots, fragment);
+        self.stage_for_stream(&mut sh.slots, fragment).push(bytes);
         self.next_for_stream(sh).ok_or(Refused::Busy)
     }
 

@@ -277,31 +277,6 @@ fn unread_messages_by_stream_are_bounded_by_credit() {
     pair.assert_clean();
 }
 
-// P15.9, P15.12
-#[test]
-fn lone_message_leaves_at_once_and_is_kept() {
-    for is_lost in [false, true] {
-        let mut pair = pair(9);
-        pair.open_stream();
-        let sent: Vec<_> = [20_000, 2048, 65_536].map(|len| pattern(len, len)).into();
-        for bytes in &sent {
-            pair.ends[1].post(PORT, bytes.len(), None);
-            let mut memory = bytes.clone();
-            pair.send_single(0, &LOW, &memory);
-            // Its memory is free.
-            memory.fill(0xee);
-        }
-        if is_lost {
-            pair.close_stream();
-        }
-        pair.run(Duration::from_millis(50));
-        assert_got(&pair, 1, &sent);
-        let by_stream = if is_lost { 0 } else { streamed_len(&sent) };
-        assert_eq!(stream_bytes(&pair, 1), by_stream);
-        pair.assert_clean();
-    }
-}
-
 // P15.9
 #[test]
 fn full_stream_repeats_what_it_refused() {
