@@ -147,6 +147,21 @@
 #define PORTOLAN_ERR_SELF_FULL -26
 
 /**
+ * No process that listens at the address has answered before the timeout.
+ */
+#define PORTOLAN_ERR_NO_SERVER -27
+
+/**
+ * The process that listens at the address has another secret, version or setting auth.
+ */
+#define PORTOLAN_ERR_SERVER_REFUSED -28
+
+/**
+ * The address to listen at or to connect to cannot be used.
+ */
+#define PORTOLAN_ERR_ADDRESS -29
+
+/**
  * The message was longer than the buffer, which holds its first bytes.
  */
 #define PORTOLAN_ERR_TRUNCATED -30
@@ -424,7 +439,8 @@
 #define PORTOLAN_NOTIFY 4
 
 /**
- * Kind of a peer event: the peer left the job normally, or ended its session with this process.
+ * Kind of a peer event: the peer left the job normally, or ended its session with this process. A
+ * peer of a standalone process has disconnected.
  */
 #define PORTOLAN_PEER_LEFT 1
 
@@ -432,6 +448,11 @@
  * Kind of a peer event: the peer has failed, or can no longer be reached.
  */
 #define PORTOLAN_PEER_LOST 2
+
+/**
+ * Kind of a peer event: the peer has connected with this standalone process.
+ */
+#define PORTOLAN_PEER_JOINED 3
 
 /**
  * Bytes of the reason in a portolan_peer_event_t, with the terminating zero.
@@ -673,6 +694,25 @@ typedef struct portolan_call_t {
 typedef void (*portolan_release_t)(void *memory, void *user);
 
 /**
+ * A peer of a standalone process.
+ */
+typedef struct portolan_peer_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Rank by which this process addresses the peer. Another peer gets it at the earliest one
+   * second after this one has ended, and not before the program has taken the event of the end.
+   */
+  uint32_t rank;
+  /**
+   * Number of peers that had the rank before.
+   */
+  uint32_t generation;
+} portolan_peer_t;
+
+/**
  * Event of a peer.
  */
 typedef struct portolan_peer_event_t {
@@ -685,9 +725,13 @@ typedef struct portolan_peer_event_t {
    */
   uint32_t rank;
   /**
-   * PORTOLAN_PEER_LEFT or PORTOLAN_PEER_LOST.
+   * PORTOLAN_PEER_JOINED, PORTOLAN_PEER_LEFT or PORTOLAN_PEER_LOST.
    */
   uint32_t kind;
+  /**
+   * Number of peers of a standalone process that had the rank before; 0 in a job.
+   */
+  uint32_t generation;
   /**
    * Reason as a UTF-8 string, truncated if it is too long.
    */
@@ -1536,6 +1580,54 @@ int portolan_reply_release(struct portolan_node_t *node,
                            void *user);
 
 /**
+ * Creates a process without a launcher, which finds its peers with portolan_listen() and
+ * portolan_connect(). It is rank 0 of a job of its own, and each peer gets another rank. The node
+ * belongs to the calling thread. On failure, `*node` becomes null.
+ *
+ * Errors: PORTOLAN_ERR_LINK, PORTOLAN_ERR_SETTING, PORTOLAN_ERR_SYSTEM.
+ */
+int portolan_standalone(struct portolan_node_t **node);
+
+/**
+ * Listens for peers at `address`, "HOST:PORT", from now on. Returns the port, which the system
+ * chooses if PORT is 0. Peers can connect while the program computes. They must have the same
+ * secret, `secret_len` bytes that never leave this process and should be random. The function may
+ * be called several times.
+ *
+ * Errors: PORTOLAN_ERR_ADDRESS; PORTOLAN_ERR_SETTING without a secret; PORTOLAN_ERR_ARGUMENT in a
+ * job.
+ */
+int portolan_listen(struct portolan_node_t *node,
+                    const char *address,
+                    const void *secret,
+                    size_t secret_len);
+
+/**
+ * Connects to the process that listens at `address`, "HOST:PORT", with the same secret. Waits at
+ * most `timeout_ns` nanoseconds until there is one, so either side may start first. Describes the
+ * peer in `*peer`; `peer->rank` is its rank for all other functions. If the processes are
+ * connected already, that is the present peer.
+ *
+ * Errors: PORTOLAN_ERR_NO_SERVER after the timeout; PORTOLAN_ERR_SERVER_REFUSED at once if the
+ * secrets or settings differ; PORTOLAN_ERR_ADDRESS; PORTOLAN_ERR_SETTING without a secret;
+ * PORTOLAN_ERR_ARGUMENT in a job.
+ */
+int portolan_connect(struct portolan_node_t *node,
+                     const char *address,
+                     const void *secret,
+                     size_t secret_len,
+                     uint64_t timeout_ns,
+                     struct portolan_peer_t *peer);
+
+/**
+ * Disconnects from the peer with this rank and generation, after everything that was sent to it
+ * has arrived. Has no effect if it has ended.
+ *
+ * Errors: PORTOLAN_ERR_ARGUMENT in a job.
+ */
+int portolan_disconnect(struct portolan_node_t *node, uint32_t rank, uint32_t generation);
+
+/**
  * Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
  * after each turn, so its result must depend on state that handlers change.
  *
@@ -1581,7 +1673,8 @@ int portolan_disarm(struct portolan_node_t *node);
  *
  * Each loss is reported once, even if no operation needed the peer. Losses are the end of a
  * process of the job that `portolan run` has started, and a peer that this process waited for but
- * could no longer reach. A peer that returns and is lost again is reported again.
+ * could no longer reach. A peer that returns and is lost again is reported again. A standalone
+ * process gets an event when a peer connects, and one when it ends.
  */
 int portolan_next_peer_event(struct portolan_node_t *node, struct portolan_peer_event_t *event);
 

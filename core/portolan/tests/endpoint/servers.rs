@@ -3,10 +3,11 @@
 //! its own.
 
 use crate::common::PATIENCE;
+use crate::lab::{Lab, ROLE, print_line, read_line_after};
 use portolan::{
     EndpointConfig, Error, Node, PathChoice, Peer, PeerEvent, PeerEventKind, PortConfig, Target,
 };
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
@@ -338,4 +339,71 @@ fn member_of_a_job_neither_listens_nor_connects() {
     assert!(matches!(refused, Err(Error::NotStandalone)), "{refused:?}");
     let refused = node.connect("127.0.0.1:1", SECRET, PATIENCE);
     assert!(matches!(refused, Err(Error::NotStandalone)), "{refused:?}");
+}
+
+/// Variable with the setting `encrypt` of a process on a host.
+const SEALED: &str = "SERVERS_TEST_SEALED";
+
+/// Runs the server or the client of the test below; does nothing as a test of its own. The client is
+/// started first.
+#[test]
+fn host() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let mut config = EndpointConfig::default();
+    config.encrypt = std::env::var(SEALED).is_ok();
+    let mut node = Node::standalone_with(&config).unwrap();
+    let at = "10.78.0.2:7000";
+    let long: Vec<u8> = (0..=250).cycle().take(1_000_000).collect();
+    if role == "1" {
+        node.open(PORT, PortConfig::default()).unwrap();
+        node.listen("0.0.0.0:7000", SECRET).unwrap();
+        serve(&mut node, 20);
+        let (message, from) = node.recv_vec::<u8>(PORT).unwrap();
+        assert!(message == long && !node.shares_memory(from));
+        expect(&mut node, PeerEventKind::Joined);
+        print_line("served");
+        // The client is killed now, without a word.
+        expect(&mut node, PeerEventKind::Lost);
+        return node.close().unwrap();
+    }
+    let server = node.connect(at, SECRET, PATIENCE).unwrap();
+    let refused = node.connect(at, b"a guess", PATIENCE);
+    assert!(matches!(refused, Err(Error::ServerRefused { .. })));
+    for number in 0..20u32 {
+        let bytes = number.to_le_bytes();
+        let call = node.call(server.port(PORT), &bytes).timeout(PATIENCE);
+        assert_eq!(call.wait().unwrap().bytes, bytes);
+    }
+    node.send(server.port(PORT), &long).unwrap();
+    std::thread::sleep(PATIENCE);
+}
+
+fn client_is_served_and_killed_between_hosts(env: &[(&str, &str)]) {
+    let lab = match Lab::try_new() {
+        Ok(lab) => lab,
+        Err(why) => {
+            println!("SKIPPED: no network namespaces here: {why}");
+            return;
+        }
+    };
+    let mut client = lab.start((0, 0), "servers::host", env);
+    std::thread::sleep(Duration::from_millis(50));
+    let mut server = lab.start((1, 1), "servers::host", env);
+    let mut lines = BufReader::new(server.stdout.take().unwrap());
+    read_line_after(&mut lines, "served");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn client_is_served_and_killed_on_another_host() {
+    client_is_served_and_killed_between_hosts(&[]);
+}
+
+#[test]
+fn sealed_client_is_served_and_killed_on_another_host() {
+    client_is_served_and_killed_between_hosts(&[(SEALED, "1")]);
 }
