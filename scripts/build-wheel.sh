@@ -28,7 +28,6 @@ find_tools() {
 
 # Installs a debug build of the libraries, whose names are those of cargo.
 install_dev() {
-    local name
     "$CARGO" build --package portolan-cli --package portolan-capi --package portolan-fabric
     install -D -m 755 -t "$data/scripts" -- "$target/debug/portolan"
     install -D -m 755 -- "$target/debug/libportolan_c.so" "$data/data/lib/libportolan.so.0"
@@ -68,7 +67,7 @@ rm -f -- "$out"/portolan-*.whl
     --compatibility linux --interpreter "$tools/bin/python" \
     --manifest-path interfaces/python/Cargo.toml --out "$out"
 # maturin checks the extension module alone; the tag must hold for the command and the libraries, too.
-"$tools/bin/auditwheel" repair --plat auto --exclude 'libfabric*' --exclude 'libmpi*' \
+PATH=$tools/bin:$PATH "$tools/bin/auditwheel" repair --plat auto --exclude 'libfabric*' --exclude 'libmpi*' \
     --exclude 'libopen-*' --wheel-dir "$out/repaired" "$out"/portolan-*.whl >"$out/auditwheel.log" 2>&1 ||
     { cat "$out/auditwheel.log"; die "auditwheel cannot give the wheel a manylinux tag"; }
 mv -- "$out"/repaired/portolan-*.whl "$out"

@@ -56,7 +56,7 @@ python=$(with_numpy "$python")
     skipped "NumPy is not installed: the Python package was not tested with arrays"
 package=$target/debug/python/portolan
 install -d -- "$package"
-install -m 644 -t "$package" -- interfaces/python/portolan/*
+install -m 644 -t "$package" -- interfaces/python/portolan/{*.py,*.pyi,py.typed}
 ln -sf "$target/debug/lib_portolan.so" "$package/_portolan.abi3.so"
 say "$("$python" --version), in $target/debug/python"
 PYTHONPATH=$target/debug/python PYTHONDONTWRITEBYTECODE=1 PATH=$target/debug:$PATH \

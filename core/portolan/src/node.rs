@@ -636,8 +636,8 @@ impl Node {
         self.leave_job()
     }
 
-    /// Leaves the job at once, as a process that panics does: without waiting for messages that
-    /// others have not received, and without a farewell. The launcher treats this process as failed.
+    /// Leaves the job at once, as a process that panics does: without a farewell, and without
+    /// waiting until its messages are received. The launcher treats this process as failed.
     pub fn abandon(mut self) {
         self.is_closed = true;
     }

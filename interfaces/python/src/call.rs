@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Status of the reply of a server whose handler raised an exception.
+/// Status of the reply after the server's handler has raised an exception.
 const RAISED: u16 = u16::MAX;
 
 /// A request to a server, with the name under which it is answered.

@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
-    /// Node whose handler runs in this thread, and the handler's context.
+    /// Node of the handler that runs in this thread, and the handler's context.
     static RUNNING: Cell<(*const Raised, *mut Context<'static>)> =
         const { Cell::new((ptr::null(), ptr::null_mut())) };
 }

@@ -81,7 +81,7 @@ impl Node {
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let kind = exception.get_item(0)?;
-        // `sys.exit` ends a program in order; its status says how.
+        // `sys.exit` ends a program in order.
         match kind.is_none() || kind.is(py.get_type::<PySystemExit>()) {
             true => self.close(py),
             false => self.abandon(py),

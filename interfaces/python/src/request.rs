@@ -49,13 +49,13 @@ impl Request {
         Ok(Request::new(shared, request))
     }
 
-    /// Marks the request as a call, whose completion has the reply.
+    /// Marks the request as a call: its completion has the reply.
     pub(crate) fn of_call(mut self) -> Request {
         self.is_call = true;
         self
     }
 
-    /// Forgets an operation whose result was taken elsewhere.
+    /// Forgets an operation after its result was taken elsewhere.
     pub(crate) fn forget(&self) {
         self.settle(Err(Failure::from(portolan::Error::StaleRequest)));
     }
@@ -152,7 +152,7 @@ impl Request {
         Ok(is_cancelled)
     }
 
-    /// Whether the result is here. This makes no progress.
+    /// True once the result is here. Reading it makes no progress.
     #[getter]
     fn done(&self) -> bool {
         self.pending().is_none()
@@ -194,7 +194,7 @@ impl<'py> Listed<'py> {
         &self.all[index]
     }
 
-    /// Returns the first request whose result is here already.
+    /// Returns the first request that has its result.
     fn first_done(&self) -> Option<&Bound<'py, Request>> {
         let mut all = self.all.iter();
         all.find(|one| one.get().pending().is_none())

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait without a look at Python's signals, and so the delay of Ctrl-C. Sleeping processes
+/// Longest wait between two checks of Python's signals, and so the delay of Ctrl-C. Sleeping processes
 /// of the library wake up as often.
 const SLICE: Duration = Duration::from_millis(200);
 

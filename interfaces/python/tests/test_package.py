@@ -6,13 +6,16 @@ of messages in the check for leaks.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).resolve().parents[3]
 COMMAND = os.environ.get("PYTHON_TEST_COMMAND", "portolan")
 
 try:
@@ -86,6 +89,30 @@ class Jobs(unittest.TestCase):
     @unittest.skipIf(numpy is None, "NumPy is not installed")
     def test_collectives_between_hosts(self):
         self.run_ok("collectives.py", 3, options=("--path", "udp"))
+
+
+class Documents(unittest.TestCase):
+    """Examples of the documents that are whole programs."""
+
+    def run_examples(self, document):
+        """Runs each code block that begins with an import, in a job of two."""
+        text = (ROOT / document).read_text()
+        blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        programs = [block for block in blocks if block.startswith("import")]
+        self.assertTrue(programs, document)
+        with tempfile.TemporaryDirectory() as folder:
+            for index, program in enumerate(programs):
+                path = Path(folder) / f"example{index}.py"
+                path.write_text(program)
+                done = run(path, 2)
+                self.assertEqual(done.returncode, 0, f"{document}:\n{program}\n{done.stderr}")
+
+    def test_readme(self):
+        self.run_examples("README.md")
+
+    @unittest.skipIf(numpy is None, "NumPy is not installed")
+    def test_guide(self):
+        self.run_examples("docs/guide/python.md")
 
 
 class Alone(unittest.TestCase):

@@ -85,6 +85,12 @@ def blocks_are_gathered_and_scattered(node):
             all_ = np.full(size * count, -1)
             where.allgather(block(rank, 0, count), all_)
             assert np.array_equal(all_, everything)
+            # In place.
+            all_[:] = -1
+            mine = all_[rank * count : (rank + 1) * count]
+            mine[:] = block(rank, 0, count)
+            where.allgather(mine, all_)
+            assert np.array_equal(all_, everything)
             all_[:] = -1
             where.iallgather(block(rank, 0, count), all_).wait()
             assert np.array_equal(all_, everything)

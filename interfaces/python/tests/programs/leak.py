@@ -7,7 +7,7 @@ import sys
 
 import portolan
 
-MESSAGES = int(os.environ.get("PYTHON_TEST_MESSAGES", "20000"))
+MESSAGES = int(os.environ.get("PYTHON_TEST_MESSAGES", "100000"))
 
 
 def resident():

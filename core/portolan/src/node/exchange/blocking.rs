@@ -47,7 +47,7 @@ impl Group {
         operation.perform(node, self, cast_slice(mine), cast_slice_mut(all))
     }
 
-    /// Collects the blocks of all members, of equal lengths, at member `root`. The others pass an
+    /// Collects the blocks of all members, of equal lengths, at member `root`. Other members pass an
     /// empty slice as `all`.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Group {
         operation.perform(node, self, cast_slice(mine), cast_slice_mut(all))
     }
 
-    /// Distributes the blocks of member `root`, of equal lengths. The others pass an empty slice as
+    /// Distributes the blocks of member `root`, of equal lengths. Other members pass an empty slice as
     /// `all`.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub(super) struct Exchange {
     current: Option<Current>,
 }
 
-/// A round whose messages are pending.
+/// A round with pending messages.
 struct Current {
     sending: Vec<Wait>,
     receiving: Vec<Receiving>,

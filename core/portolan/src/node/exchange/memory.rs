@@ -12,6 +12,7 @@ use super::plan::{Action, Place, Span};
 use crate::buffer::{self, Buffer};
 use crate::error::Error;
 use crate::node::reduce::Side;
+use std::ptr;
 use std::slice;
 use std::sync::Arc;
 
@@ -123,16 +124,19 @@ impl Memories {
     pub(super) fn act(&mut self, action: Action, combine: Option<&Combine>) {
         let (Action::Copy { from, to } | Action::Combine { from, to, .. }) = action;
         let overlaps = from.off < to.off + to.len && to.off < from.off + from.len;
-        assert!(from.place != to.place || !overlaps, "the parts overlap");
+        assert!(from.len == to.len && (from.place != to.place || !overlaps));
+        assert_ne!(to.place, Place::Input, "the input is not written");
         let source = self.whole(from.place).part(from);
-        // SAFETY: as in `bytes`; the part does not overlap `to`, as asserted, so that both may be
-        // used at a time.
-        let other = unsafe { slice::from_raw_parts(source, from.len) };
-        let own = self.bytes_mut(to);
-        match (action, combine) {
-            (Action::Combine { side, .. }, Some(combine)) => combine(side, own, other),
-            _ => own.copy_from_slice(other),
+        if let (Action::Combine { side, .. }, Some(combine)) = (action, combine) {
+            // SAFETY: as in `bytes`; plans combine scratch memory, which no other place contains,
+            // and the parts do not overlap, as asserted.
+            let other = unsafe { slice::from_raw_parts(source, from.len) };
+            return combine(side, self.bytes_mut(to), other);
         }
+        let target = self.whole(to.place).part(to);
+        // SAFETY: both parts lie inside live buffers, and no message of the current round uses
+        // them. They may overlap: programs in other languages gather in place.
+        unsafe { ptr::copy(source, target, from.len) };
     }
 
     /// Returns the output after all messages have ended.

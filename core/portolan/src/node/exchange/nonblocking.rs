@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Non-blocking forms. They use the bytes of buffers, whose lengths are given in bytes.
+//! Non-blocking forms. They use buffers of bytes, and all lengths are in bytes.
 //!
 //! The completion returns the buffer for the result. The other one is dropped.
 

@@ -3,7 +3,7 @@
 //!
 //! A plan depends on the member, the group's size, and the lengths of the data. It is made before
 //! the first message, and touches no memory. The one invariant: if every member performs its plan,
-//! each message meets a receive of the same length, in the order of its sender. The tests perform
+//! each message has a receive of the same length, in the order of its sender. The tests perform
 //! the plans of all members of groups of 1 to 17.
 //!
 //! Short data go in few rounds (Bruck's algorithm, binomial trees, recursive doubling), long data in
@@ -112,7 +112,7 @@ const ALLTOALL_SHORT_MEMBERS_MIN: usize = 8;
 /// Bytes of the vector up to which a reduce-scatter takes few rounds.
 const REDUCE_SCATTER_SHORT_MAX: usize = 4 << 10;
 
-/// Exchanges in flight at a time, so that one slow member does not stop all others, and scratch
+/// Exchanges in flight at a time, so that one slow member does not stop the rest, and scratch
 /// memory is limited.
 const IN_FLIGHT_MAX: usize = 4;
 
@@ -275,7 +275,7 @@ fn binomial(own: usize, size: usize) -> (Vec<(usize, usize)>, Option<usize>) {
     (children, (own > 0).then(|| own - bit))
 }
 
-/// Member `root` gets the data of all; it alone knows their lengths.
+/// Member `root` gets the data of all. Only it has their lengths.
 pub(super) fn gatherv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) -> Plan {
     let mut plan = Plan::default();
     if seat.own != root {
@@ -347,7 +347,7 @@ pub(super) fn scatter(seat: Seat, root: usize, len: usize) -> Plan {
     plan
 }
 
-/// Every member gets its part of the data of member `root`, which alone knows all lengths.
+/// Every member gets its part of the data of member `root`, the only one with all lengths.
 pub(super) fn scatterv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) -> Plan {
     let mut plan = Plan::default();
     if seat.own != root {
@@ -410,7 +410,7 @@ pub(super) fn alltoallv(seat: Seat, lens: &[usize], theirs: &[usize]) -> Plan {
     plan
 }
 
-/// Bruck's algorithm: in each round, every block whose distance has the next bit set moves that far.
+/// Bruck's algorithm: in each round, the blocks with the next bit set in their distance move that far.
 fn alltoall_short(seat: Seat, len: usize) -> Plan {
     let size = seat.size;
     // Scratch: the blocks by their distance, then those to send, then those received.
@@ -481,7 +481,7 @@ pub(super) fn reduce_scatter(seat: Seat, lens: &[usize], is_ordered: bool) -> Pl
     plan
 }
 
-/// Sends each member its block of `from`, and combines the blocks of the others in `into`.
+/// Sends each member its block of `from`, and combines the received blocks in `into`.
 fn pairwise(
     plan: &mut Plan,
     seat: Seat,
