@@ -3,7 +3,7 @@
 //! cause.
 
 use crate::common::ranks::{joined, role};
-use portolan::{Error, Group, Lane, Node, ReduceOp, Target};
+use portolan::{Error, Group, Lane, Node, Operator, ReduceOp, Target};
 
 ranks_of_this_module!(run_ranks);
 
@@ -18,6 +18,10 @@ enum Call {
     AllreduceSigned(usize),
     Reduce(u32, usize),
     Cast(u32, usize),
+    Allgather(usize),
+    Gather(u32, usize),
+    Alltoall(usize),
+    Scan(usize),
 }
 
 use Call::*;
@@ -135,9 +139,33 @@ const PAIRS: &[(Call, Call, [&str; 2])] = &[
         Cast(0, MUCH - 1),
         ["of 7000001 bytes", "of 7000000 bytes"],
     ),
+    (
+        Allgather(1),
+        Allgather(2),
+        ["rank 0 allgather", "allgather"],
+    ),
+    (
+        Allgather(LONG),
+        Allgather(1),
+        ["rank 0 allgather", "allgather"],
+    ),
+    (Allgather(1), Alltoall(1), ["rank 0 allgather", "alltoall"]),
+    (Gather(0, 1), Gather(1, 1), ["to member 0", "to member 1"]),
+    (
+        Gather(1, LONG),
+        Gather(1, 1),
+        ["of 2400000 bytes", "gather of 8 bytes"],
+    ),
+    (
+        Scan(2),
+        Scan(3),
+        ["scan (Sum of u64) of 16 bytes", "of 24 bytes"],
+    ),
+    (Scan(LONG), Barrier, ["rank 0 scan", "barrier"]),
 ];
 
 fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
+    let size = group.size() as usize;
     match call {
         Barrier => node.barrier_of(group),
         BeginBarrier => {
@@ -155,6 +183,16 @@ fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
         AllreduceSigned(len) => node.allreduce_of(group, ReduceOp::Sum, &mut vec![1_i64; len]),
         Cast(root, len) => node.cast_of(group, root, &mut vec![0; len]),
         Reduce(root, len) => node.reduce_of(group, root, ReduceOp::Sum, &mut vec![1_u64; len]),
+        Allgather(len) => group.allgather(node, &vec![1_u64; len], &mut vec![0; size * len]),
+        Alltoall(len) => group.alltoall(node, &vec![1_u64; size * len], &mut vec![0; size * len]),
+        Gather(root, len) => {
+            let mut all = vec![0; if group.rank() == root { size * len } else { 0 }];
+            group.gather(node, root, &vec![1_u64; len], &mut all)
+        }
+        Scan(len) => {
+            let sum = Operator::new::<u64>(ReduceOp::Sum);
+            group.scan(node, sum, &mut vec![1_u64; len])
+        }
     }
 }
 
@@ -402,6 +440,8 @@ fn death(node: &mut Node) {
         let error = until_refused(node, &group, Allreduce(ReduceOp::Sum, 4));
         assert!(matches!(error, Error::PeerGone { rank: 1, .. }), "{error}");
         let again = until_refused(node, &group, BeginBroadcast(1, LONG));
+        assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
+        let again = until_refused(node, &group, Allgather(LONG));
         assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
         let again = until_refused(node, &group, Cast(0, MUCH));
         assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");

@@ -9,6 +9,7 @@ mod common;
 
 mod ambient;
 mod blocked;
+mod blocks;
 mod both_copy;
 mod calls;
 mod collectives;
