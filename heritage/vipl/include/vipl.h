@@ -41,6 +41,21 @@
 #define VIP_CONTROL_QFENCE 8
 
 /**
+ * Mask of the reserved control bits.
+ */
+#define VIP_CONTROL_RESERVED 65520
+
+/**
+ * Alignment of a descriptor, in bytes.
+ */
+#define VIP_DESCRIPTOR_ALIGNMENT 64
+
+/**
+ * Mask of the reserved status bits.
+ */
+#define VIP_STATUS_RESERVED 4293983744
+
+/**
  * The descriptor has completed.
  */
 #define VIP_STATUS_DONE 1
@@ -558,6 +573,75 @@ typedef struct {
 typedef void (*VIP_ERROR_HANDLER)(void *context, VIP_ERROR_DESCRIPTOR *error);
 
 /**
+ * Addresses in reach, as VIP_SMI_AUTODISCOVERY would return them. This library discovers none: the
+ * name service has the hosts of the job.
+ */
+typedef struct {
+  /**
+   * Maximum number of hops.
+   */
+  VIP_ULONG NumberOfHops;
+  /**
+   * The addresses.
+   */
+  VIP_NET_ADDRESS *ADAddrArray;
+  /**
+   * Number of addresses.
+   */
+  VIP_ULONG NumAdAddrs;
+} VIP_AUTODISCOVERY_LIST;
+
+/**
+ * Another name of VIP_WORK_HANDLER.
+ */
+typedef VIP_WORK_HANDLER VIP_VI_CALLBACK;
+
+/**
+ * Another name of VIP_CQ_HANDLER.
+ */
+typedef VIP_CQ_HANDLER VIP_CQ_CALLBACK;
+
+/**
+ * An address.
+ */
+typedef void *VIP_PVOID;
+
+/**
+ * A character.
+ */
+typedef char VIP_CHAR;
+
+/**
+ * A character as a number.
+ */
+typedef unsigned char VIP_UCHAR;
+
+/**
+ * A short number.
+ */
+typedef unsigned short VIP_USHORT;
+
+/**
+ * A number of 8 bits.
+ */
+typedef uint8_t VIP_UINT8;
+
+/**
+ * A number of 16 bits.
+ */
+typedef uint16_t VIP_UINT16;
+
+/**
+ * A number of 32 bits.
+ */
+typedef uint32_t VIP_UINT32;
+
+/**
+ * A number of 64 bits.
+ */
+typedef uint64_t VIP_UINT64;
+
+/**
  * Success.
  */
 #define VIP_SUCCESS 0
@@ -742,7 +826,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Opens the NIC. The first call joins the job. `DeviceName` is "VINIC" or "VINIC0".
+ * Opens the NIC. The first call joins the job. `DeviceName` is "VINIC", "VINIC0" or the path of a
+ * device below /dev, which need not exist.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */

@@ -55,6 +55,14 @@ pub const VIP_CONTROL_IMMEDIATE: c_uint = 4;
 /// The descriptor waits until all earlier RDMA reads have completed.
 pub const VIP_CONTROL_QFENCE: c_uint = 8;
 
+/// Mask of the reserved control bits.
+pub const VIP_CONTROL_RESERVED: c_uint = 0xFFF0;
+
+/// Alignment of a descriptor, in bytes.
+pub const VIP_DESCRIPTOR_ALIGNMENT: c_uint = 64;
+
+/// Mask of the reserved status bits.
+pub const VIP_STATUS_RESERVED: c_uint = 0xFFF0_FE00;
 /// The descriptor has completed.
 pub const VIP_STATUS_DONE: c_uint = 1;
 /// The descriptor is malformed.

@@ -19,6 +19,9 @@ use std::sync::OnceLock;
 
 /// Names of the only NIC.
 const NAMES: [&str; 2] = ["VINIC", "VINIC0"];
+
+/// Beginning of other names.
+const DEVICES: &str = "/dev/";
 /// Bytes of a NIC's address, as in Ethernet.
 pub(crate) const ADDRESS_LEN: usize = 6;
 /// Prefix of an address, before the rank: the locally administered bit and "PL".
@@ -108,7 +111,8 @@ impl World {
     }
 }
 
-/// Opens the NIC. The first call joins the job. `DeviceName` is "VINIC" or "VINIC0".
+/// Opens the NIC. The first call joins the job. `DeviceName` is "VINIC", "VINIC0" or the path of a
+/// device below /dev, which need not exist.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -122,7 +126,8 @@ pub unsafe extern "C" fn VipOpenNic(
         }
         // SAFETY: not null; the program guarantees a string.
         let name = unsafe { CStr::from_ptr(DeviceName) }.to_string_lossy();
-        if !NAMES.contains(&&*name) {
+        // Programs name the device of the driver that they were written for, such as /dev/clanvi0.
+        if !NAMES.contains(&&*name) && !name.starts_with(DEVICES) {
             return Err(invalid(format!(
                 "there is no NIC {name}; the only NIC is VINIC"
             )));

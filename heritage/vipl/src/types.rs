@@ -3,13 +3,29 @@
 //! attributes.
 
 use crate::code::*;
-use std::ffi::{c_char, c_int, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_ulong, c_ushort, c_void};
 use std::mem::offset_of;
 
 /// An unsigned integer with the size of a pointer.
 pub type VIP_ULONG = c_ulong;
 /// A boolean.
 pub type VIP_BOOLEAN = c_int;
+/// An address.
+pub type VIP_PVOID = *mut c_void;
+/// A character.
+pub type VIP_CHAR = c_char;
+/// A character as a number.
+pub type VIP_UCHAR = c_uchar;
+/// A short number.
+pub type VIP_USHORT = c_ushort;
+/// A number of 8 bits.
+pub type VIP_UINT8 = u8;
+/// A number of 16 bits.
+pub type VIP_UINT16 = u16;
+/// A number of 32 bits.
+pub type VIP_UINT32 = u32;
+/// A number of 64 bits.
+pub type VIP_UINT64 = u64;
 /// A NIC, returned by VipOpenNic().
 pub type VIP_NIC_HANDLE = *mut c_void;
 /// A VI, returned by VipCreateVi().
@@ -24,6 +40,11 @@ pub type VIP_PROTECTION_HANDLE = *mut c_void;
 pub type VIP_MEM_HANDLE = u32;
 /// A quality of service. Any value is allowed, but both sides of a connection need the same.
 pub type VIP_QOS = *mut c_void;
+
+/// Another name of VIP_WORK_HANDLER.
+pub type VIP_VI_CALLBACK = crate::queue::VIP_WORK_HANDLER;
+/// Another name of VIP_CQ_HANDLER.
+pub type VIP_CQ_CALLBACK = crate::cq::VIP_CQ_HANDLER;
 
 /// An address in 64 bits.
 #[repr(C)]
@@ -124,6 +145,19 @@ pub struct VIP_NET_ADDRESS {
     pub DiscriminatorLen: u16,
     /// Host address and discriminator.
     pub HostAddress: [u8; 1],
+}
+
+/// Addresses in reach, as VIP_SMI_AUTODISCOVERY would return them. This library discovers none: the
+/// name service has the hosts of the job.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct VIP_AUTODISCOVERY_LIST {
+    /// Maximum number of hops.
+    pub NumberOfHops: VIP_ULONG,
+    /// The addresses.
+    pub ADAddrArray: *mut VIP_NET_ADDRESS,
+    /// Number of addresses.
+    pub NumAdAddrs: VIP_ULONG,
 }
 
 /// The attributes of a VI.

@@ -49,6 +49,22 @@ _Static_assert(offsetof(VIP_DATA_SEGMENT, Handle) == 8, "Handle");
 _Static_assert(offsetof(VIP_ADDRESS_SEGMENT, Handle) == 8, "Handle");
 _Static_assert(offsetof(VIP_NET_ADDRESS, HostAddress) == 4, "HostAddress");
 
+#define SAME(first, second) _Static_assert(_Generic((first)0, second: 1, default: 0), #first)
+SAME(VIP_PVOID, void *);
+SAME(VIP_CHAR, char);
+SAME(VIP_UCHAR, unsigned char);
+SAME(VIP_USHORT, unsigned short);
+SAME(VIP_UINT8, uint8_t);
+SAME(VIP_UINT16, uint16_t);
+SAME(VIP_UINT32, uint32_t);
+SAME(VIP_UINT64, uint64_t);
+SAME(VIP_VI_CALLBACK, work);
+SAME(VIP_CQ_CALLBACK, entry);
+_Static_assert(offsetof(VIP_AUTODISCOVERY_LIST, ADAddrArray) == sizeof(VIP_ULONG), "addresses");
+_Static_assert((VIP_STATUS_RESERVED ^ 0xffffffff) == (VIP_STATUS_DONE | VIP_STATUS_ERROR_MASK |
+                                                      VIP_STATUS_OP_MASK | VIP_STATUS_IMMEDIATE),
+               "all other bits are reserved");
+
 int main(void) {
     printf("VIP_VI_ATTRIBUTES %zu\n", sizeof(VIP_VI_ATTRIBUTES));
     printf("VIP_MEM_ATTRIBUTES %zu\n", sizeof(VIP_MEM_ATTRIBUTES));

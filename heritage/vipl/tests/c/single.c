@@ -24,6 +24,8 @@ static void nics(void) {
     VIP_MEM_HANDLE handle;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE vi;
+    OK(VipOpenNic("/dev/clanvi0", &second));
+    OK(VipCloseNic(second));
     OK(VipOpenNic("VINIC0", &second));
     OK(VipCreatePtag(second, &tag));
     VIP_MEM_ATTRIBUTES memory = {tag, 0, 0};
