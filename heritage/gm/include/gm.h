@@ -11,6 +11,170 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#ifdef GM_STRONG_TYPES
+#undef GM_STRONG_TYPES
+#endif
+/* Numbers in the network's order are plain integers. */
+#define GM_STRONG_TYPES 0
+
+#define gm_inline inline
+
+/* Integers, and an integer that holds an address. */
+typedef uint8_t gm_u8_t;
+typedef int8_t gm_s8_t;
+typedef uint16_t gm_u16_t;
+typedef int16_t gm_s16_t;
+typedef uint32_t gm_u32_t;
+typedef int32_t gm_s32_t;
+typedef uint64_t gm_u64_t;
+typedef int64_t gm_s64_t;
+typedef gm_u64_t gm_up_t;
+
+/* Numbers in the network's order. */
+typedef gm_u8_t gm_u8_n_t;
+typedef gm_s8_t gm_s8_n_t;
+typedef gm_u16_t gm_u16_n_t;
+typedef gm_s16_t gm_s16_n_t;
+typedef gm_u32_t gm_u32_n_t;
+typedef gm_s32_t gm_s32_n_t;
+typedef gm_u64_t gm_u64_n_t;
+typedef gm_s64_t gm_s64_n_t;
+typedef gm_up_t gm_up_n_t;
+
+/* The results of functions. */
+enum gm_status {
+  GM_SUCCESS = 0,
+  GM_FAILURE = 1,
+  GM_INPUT_BUFFER_TOO_SMALL = 2,
+  GM_OUTPUT_BUFFER_TOO_SMALL = 3,
+  GM_TRY_AGAIN = 4,
+  GM_BUSY = 5,
+  GM_MEMORY_FAULT = 6,
+  GM_INTERRUPTED = 7,
+  GM_INVALID_PARAMETER = 8,
+  GM_OUT_OF_MEMORY = 9,
+  GM_INVALID_COMMAND = 10,
+  GM_PERMISSION_DENIED = 11,
+  GM_INTERNAL_ERROR = 12,
+  GM_UNATTACHED = 13,
+  GM_UNSUPPORTED_DEVICE = 14,
+  GM_SEND_TIMED_OUT = 15,
+  GM_SEND_REJECTED = 16,
+  GM_SEND_TARGET_PORT_CLOSED = 17,
+  GM_SEND_TARGET_NODE_UNREACHABLE = 18,
+  GM_SEND_DROPPED = 19,
+  GM_SEND_PORT_CLOSED = 20,
+  GM_NODE_ID_NOT_YET_SET = 21,
+  GM_STILL_SHUTTING_DOWN = 22,
+  GM_CLONE_BUSY = 23,
+  GM_NO_SUCH_DEVICE = 24,
+  GM_ABORTED = 25,
+  GM_INCOMPATIBLE_LIB_AND_DRIVER = 26,
+  GM_UNTRANSLATED_SYSTEM_ERROR = 27,
+  GM_ACCESS_DENIED = 28,
+  GM_NO_DRIVER_SUPPORT = 29,
+  GM_PTE_REF_CNT_OVERFLOW = 30,
+  GM_NOT_SUPPORTED_IN_KERNEL = 31,
+  GM_NOT_SUPPORTED_ON_ARCH = 32,
+  GM_NO_MATCH = 33,
+  GM_USER_ERROR = 34,
+  GM_TIMED_OUT = 35,
+  GM_DATA_CORRUPTED = 36,
+  GM_HARDWARE_FAULT = 37,
+  GM_SEND_ORPHANED = 38,
+  GM_MINOR_OVERFLOW = 39,
+  GM_PAGE_TABLE_FULL = 40,
+  GM_UC_ERROR = 41,
+  GM_INVALID_PORT_NUMBER = 42,
+  GM_DEV_NOT_FOUND = 43,
+  GM_FIRMWARE_NOT_RUNNING = 44,
+  GM_YP_NO_MATCH = 45,
+  GM_SRAM_PARITY_ERROR = 46,
+  GM_FIRMWARE_ABORT = 47
+};
+
+/* The priorities of messages. */
+enum gm_priority {
+  GM_LOW_PRIORITY = 0,
+  GM_HIGH_PRIORITY = 1
+};
+
+/* The versions of the interface. */
+enum gm_api_version {
+  GM_API_VERSION_1_0 = 256,
+  GM_API_VERSION_1_1 = 257,
+  GM_API_VERSION_1_2 = 258,
+  GM_API_VERSION_1_3 = 259,
+  GM_API_VERSION_1_4 = 260,
+  GM_API_VERSION_1_5 = 261,
+  GM_API_VERSION_1_6 = 262,
+  GM_API_VERSION_2_0 = 512,
+  GM_API_VERSION_2_0_6 = 131078,
+  GM_API_VERSION_2_0_16 = 131088
+};
+
+/* The types of events. Those without a comment below do not occur. A name is also
+ * written with an underscore. */
+enum gm_recv_event_type {
+  GM_NO_RECV_EVENT = 0,
+  GM_SENDS_FAILED_EVENT = 1,
+  GM_ALARM_EVENT = 2,
+  GM_SENT_EVENT = 3,
+  _GM_SLEEP_EVENT = 4,
+  GM_RAW_RECV_EVENT = 5,
+  GM_BAD_SEND_DETECTED_EVENT = 6,
+  GM_SEND_TOKEN_VIOLATION_EVENT = 7,
+  GM_RECV_TOKEN_VIOLATION_EVENT = 8,
+  GM_BAD_RECV_TOKEN_EVENT = 9,
+  GM_ALARM_VIOLATION_EVENT = 10,
+  GM_RECV_EVENT = 11,
+  GM_HIGH_RECV_EVENT = 12,
+  GM_PEER_RECV_EVENT = 13,
+  GM_HIGH_PEER_RECV_EVENT = 14,
+  GM_FAST_RECV_EVENT = 15,
+  GM_FAST_HIGH_RECV_EVENT = 16,
+  GM_FAST_PEER_RECV_EVENT = 17,
+  GM_FAST_HIGH_PEER_RECV_EVENT = 18,
+  GM_REJECTED_SEND_EVENT = 19,
+  GM_ORPHANED_SEND_EVENT = 20,
+  GM_BAD_RESEND_DETECTED_EVENT = 24,
+  GM_DROPPED_SEND_EVENT = 25,
+  GM_BAD_SEND_VMA_EVENT = 26,
+  GM_BAD_RECV_VMA_EVENT = 27,
+  _GM_FLUSHED_ALARM_EVENT = 28,
+  GM_SENT_TOKENS_EVENT = 29,
+  GM_IGNORE_RECV_EVENT = 30,
+  GM_ETHERNET_RECV_EVENT = 31,
+  _GM_NO_RECV_EVENT = 0,
+  _GM_SENDS_FAILED_EVENT = 1,
+  _GM_ALARM_EVENT = 2,
+  _GM_SENT_EVENT = 3,
+  _GM_RAW_RECV_EVENT = 5,
+  _GM_BAD_SEND_DETECTED_EVENT = 6,
+  _GM_SEND_TOKEN_VIOLATION_EVENT = 7,
+  _GM_RECV_TOKEN_VIOLATION_EVENT = 8,
+  _GM_BAD_RECV_TOKEN_EVENT = 9,
+  _GM_ALARM_VIOLATION_EVENT = 10,
+  _GM_RECV_EVENT = 11,
+  _GM_HIGH_RECV_EVENT = 12,
+  _GM_PEER_RECV_EVENT = 13,
+  _GM_HIGH_PEER_RECV_EVENT = 14,
+  _GM_FAST_RECV_EVENT = 15,
+  _GM_FAST_HIGH_RECV_EVENT = 16,
+  _GM_FAST_PEER_RECV_EVENT = 17,
+  _GM_FAST_HIGH_PEER_RECV_EVENT = 18,
+  _GM_REJECTED_SEND_EVENT = 19,
+  _GM_ORPHANED_SEND_EVENT = 20,
+  _GM_BAD_RESEND_DETECTED_EVENT = 24,
+  _GM_DROPPED_SEND_EVENT = 25,
+  _GM_BAD_SEND_VMA_EVENT = 26,
+  _GM_BAD_RECV_VMA_EVENT = 27,
+  _GM_SENT_TOKENS_EVENT = 29,
+  _GM_IGNORE_RECV_EVENT = 30,
+  _GM_ETHERNET_RECV_EVENT = 31
+};
+
+
 /**
  * Version 1.0 of the interface.
  */
@@ -95,6 +259,11 @@
  * Number of priorities.
  */
 #define GM_NUM_PRIORITIES 2
+
+/**
+ * Bytes of a page of gm_alloc_pages().
+ */
+#define GM_PAGE_LEN 4096
 
 /**
  * Unit of the hardware's remote accesses, in bytes. Portolan has no such rule.
@@ -352,6 +521,11 @@
 #define GM_NO_RECV_EVENT 0
 
 /**
+ * A send without a callback has failed. gm_unknown() ends the job.
+ */
+#define GM_SENDS_FAILED_EVENT 1
+
+/**
  * An alarm is due. gm_unknown() calls its function.
  */
 #define GM_ALARM_EVENT 2
@@ -501,6 +675,24 @@ typedef struct gm_recv_event_fields {
 } gm_recv_event_fields;
 
 /**
+ * Fields of the event of a send without a callback: GM_SENT_EVENT, GM_SENDS_FAILED_EVENT.
+ */
+typedef struct gm_sent_event_fields {
+  /**
+   * Address of a list of messages' addresses, which null ends. 0 for a send with a callback.
+   */
+  uint64_t message_list;
+  /**
+   * Reserved, 0.
+   */
+  uint8_t reserved[17];
+  /**
+   * Type of the event.
+   */
+  uint8_t type;
+} gm_sent_event_fields;
+
+/**
  * Event of a port.
  */
 typedef union gm_recv_event {
@@ -508,6 +700,10 @@ typedef union gm_recv_event {
    * Fields of the event. Messages have all of them, other events only the type.
    */
   struct gm_recv_event_fields recv;
+  /**
+   * Fields of the event of a send without a callback.
+   */
+  struct gm_sent_event_fields sent;
 } gm_recv_event;
 
 /**
@@ -553,11 +749,9 @@ typedef long (*gm_hash_compare_t)(void *key1, void *key2);
 typedef unsigned long (*gm_hash_function_t)(void *key);
 
 /**
- * A mark. The field is private to the library.
+ * A mark. Its value is private to the library.
  */
-typedef struct gm_mark_t {
-  uint64_t number;
-} gm_mark_t;
+typedef gm_size_t gm_mark_t;
 
 /**
  * Event of a port.
@@ -579,9 +773,9 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Returns the meaning of a status as text; never null.
+ * Returns the meaning of a status as text, which must not be changed; never null.
  */
-const char *gm_strerror(gm_status_t status);
+char *gm_strerror(gm_status_t status);
 
 /**
  * Returns the reason for which the last function failed on this thread, as a sentence. Not in the
@@ -624,6 +818,76 @@ unsigned int gm_min_size_for_length(gm_size_t length);
  * Returns the length of the longest message of `size` in bytes: 2 to the power of `size`, minus 8.
  */
 gm_size_t gm_max_length_for_size(unsigned int size);
+
+/**
+ * Converts an unsigned number of 64 bits from the network's order.
+ */
+uint64_t gm_ntoh_u64(uint64_t value);
+
+/**
+ * Converts a signed number of 8 bits from the network's order.
+ */
+int8_t gm_ntoh_s8(int8_t value);
+
+/**
+ * Converts a signed number of 16 bits from the network's order.
+ */
+int16_t gm_ntoh_s16(int16_t value);
+
+/**
+ * Converts a signed number of 32 bits from the network's order.
+ */
+int32_t gm_ntoh_s32(int32_t value);
+
+/**
+ * Converts a signed number of 64 bits from the network's order.
+ */
+int64_t gm_ntoh_s64(int64_t value);
+
+/**
+ * Converts an unsigned number of 8 bits to the network's order.
+ */
+uint8_t gm_hton_u8(uint8_t value);
+
+/**
+ * Converts an unsigned number of 16 bits to the network's order.
+ */
+uint16_t gm_hton_u16(uint16_t value);
+
+/**
+ * Converts an unsigned number of 32 bits to the network's order.
+ */
+uint32_t gm_hton_u32(uint32_t value);
+
+/**
+ * Converts an unsigned number of 64 bits to the network's order.
+ */
+uint64_t gm_hton_u64(uint64_t value);
+
+/**
+ * Converts a signed number of 8 bits to the network's order.
+ */
+int8_t gm_hton_s8(int8_t value);
+
+/**
+ * Converts a signed number of 16 bits to the network's order.
+ */
+int16_t gm_hton_s16(int16_t value);
+
+/**
+ * Converts a signed number of 32 bits to the network's order.
+ */
+int32_t gm_hton_s32(int32_t value);
+
+/**
+ * Converts a signed number of 64 bits to the network's order.
+ */
+int64_t gm_hton_s64(int64_t value);
+
+/**
+ * Converts an address to the network's order, for gm_ntohp().
+ */
+uint64_t gm_htonp(void *address);
 
 /**
  * Initializes GM: joins the job. It may be called more than once; call gm_finalize() equally
@@ -874,6 +1138,71 @@ void gm_get(struct gm_port *port,
 gm_status_t gm_allow_remote_memory_access(struct gm_port *port);
 
 /**
+ * Sends like gm_send_with_callback(), without a callback. When the send has ended, the port gets a
+ * GM_SENT_EVENT whose `sent.message_list` is the address of a list with the message's address and
+ * null, valid until the next call for the port. A failed send causes a GM_SENDS_FAILED_EVENT with
+ * such a list. The send token is back when the event is received.
+ */
+void gm_send(struct gm_port *port,
+             void *message,
+             unsigned int size,
+             gm_size_t len,
+             unsigned int priority,
+             unsigned int target_node_id,
+             unsigned int target_port_id);
+
+/**
+ * Sends like gm_send(), to the port with the same number as this one.
+ */
+void gm_send_to_peer(struct gm_port *port,
+                     void *message,
+                     unsigned int size,
+                     gm_size_t len,
+                     unsigned int priority,
+                     unsigned int target_node_id);
+
+/**
+ * Writes to remote memory like gm_directed_send_with_callback(). Its end is reported like that of
+ * gm_send(), with the address of `source`.
+ */
+void gm_directed_send(struct gm_port *port,
+                      void *source,
+                      gm_remote_ptr_t target,
+                      gm_size_t len,
+                      unsigned int priority,
+                      unsigned int target_node_id,
+                      unsigned int target_port_id);
+
+/**
+ * Sends the first `len` bytes of `message`, at most 4, like gm_datagram_send().
+ */
+void gm_datagram_send_4(struct gm_port *port,
+                        uint32_t message,
+                        unsigned int size,
+                        gm_size_t len,
+                        unsigned int priority,
+                        unsigned int target_node_id,
+                        unsigned int target_port_id,
+                        gm_send_completion_callback_t callback,
+                        void *context);
+
+/**
+ * Copies `length` bytes from `source_addr` of another process of this host to `target_addr`, and
+ * returns when they are there. The source is the process with board `source_instance_id`, and its
+ * port `source_port_id` must allow remote access to the registered memory. Takes a send token
+ * meanwhile.
+ *
+ * Errors: GM_NO_MATCH, GM_TRY_AGAIN without a send token, GM_BUSY after a failed send,
+ * GM_PERMISSION_DENIED, GM_MEMORY_FAULT and others of a get.
+ */
+gm_status_t gm_directcopy_get(struct gm_port *port,
+                              void *source_addr,
+                              void *target_addr,
+                              gm_size_t length,
+                              unsigned int source_instance_id,
+                              unsigned int source_port_id);
+
+/**
  * Resumes after a failed send: continues with the sends to the same port with the same priority
  * that have waited. Takes a send token.
  */
@@ -938,6 +1267,27 @@ void *gm_dma_calloc(struct gm_port *port, gm_size_t count, gm_size_t length);
 void gm_dma_free(struct gm_port *port, void *ptr);
 
 /**
+ * Allocates at least `length` bytes of zeros in whole pages. Returns null if there is no memory.
+ * The memory is not registered. Free it with gm_free_pages().
+ */
+void *gm_alloc_pages(gm_size_t length);
+
+/**
+ * Frees the `length` bytes that gm_alloc_pages() has returned. Does nothing for null.
+ */
+void gm_free_pages(void *ptr, gm_size_t length);
+
+/**
+ * Copies `length` bytes from `from` to `to`, which may overlap.
+ */
+void gm_bcopy(const void *from, void *to, gm_size_t length);
+
+/**
+ * Fills `length` bytes with zeros.
+ */
+void gm_bzero(void *ptr, gm_size_t length);
+
+/**
  * Prepares the memory of an alarm. Call this before the alarm is set for the first time.
  */
 void gm_initialize_alarm(struct gm_alarm *alarm);
@@ -972,14 +1322,19 @@ gm_status_t gm_get_node_id(struct gm_port *port, unsigned int *node_id);
 gm_status_t gm_get_host_name(struct gm_port *port, char *name);
 
 /**
- * Stores the name of a node in `name`, which has GM_MAX_HOST_NAME_LEN bytes.
+ * Returns the name of a node, which must not be changed, or null if there is no such node.
+ */
+char *gm_node_id_to_host_name(struct gm_port *port, unsigned int node);
+
+/**
+ * Stores the name of a node in `name`. No other process is involved, so `timeout` is ignored.
  *
  * Errors: those of gm_get_host_name().
  */
 gm_status_t gm_node_id_to_host_name_ex(struct gm_port *port,
                                        unsigned int _timeout,
                                        unsigned int node,
-                                       char *name);
+                                       char (*name)[129]);
 
 /**
  * Stores the number of the node with that name in `node`. No other process is involved, so
@@ -1002,7 +1357,7 @@ unsigned int gm_host_name_to_node_id(struct gm_port *port, const char *name);
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
-gm_status_t gm_get_unique_board_id(struct gm_port *port, uint8_t *board_id);
+gm_status_t gm_get_unique_board_id(struct gm_port *port, char *board_id);
 
 /**
  * Stores the number of the board of the job's first node in `board_id`, which has 6 bytes. That
@@ -1010,23 +1365,21 @@ gm_status_t gm_get_unique_board_id(struct gm_port *port, uint8_t *board_id);
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
-gm_status_t gm_get_mapper_unique_id(struct gm_port *port, uint8_t *board_id);
+gm_status_t gm_get_mapper_unique_id(struct gm_port *port, char *board_id);
 
 /**
  * Stores the number of a node's board in `board_id`, which has 6 bytes.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
-gm_status_t gm_node_id_to_unique_id(struct gm_port *port, unsigned int node, uint8_t *board_id);
+gm_status_t gm_node_id_to_unique_id(struct gm_port *port, unsigned int node, char *board_id);
 
 /**
  * Stores the number of the node with that board in `node`.
  *
  * Errors: GM_NO_MATCH, GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
-gm_status_t gm_unique_id_to_node_id(struct gm_port *port,
-                                    const uint8_t *board_id,
-                                    unsigned int *node);
+gm_status_t gm_unique_id_to_node_id(struct gm_port *port, const char *board_id, unsigned int *node);
 
 /**
  * Stores the global number of a node in `global`. It is the same number.
@@ -1138,6 +1491,46 @@ void *gm_hash_remove(struct gm_hash *hash, void *key);
 void gm_hash_rekey(struct gm_hash *hash, void *old_key, void *new_key);
 
 /**
+ * Compares the addresses `key1` and `key2`: returns a negative number, 0 or a positive one.
+ */
+long gm_hash_compare_ptrs(void *key1, void *key2);
+
+/**
+ * Returns a number for the address `key`.
+ */
+unsigned long gm_hash_hash_ptr(void *key);
+
+/**
+ * Compares the numbers of type int at `key1` and `key2`.
+ */
+long gm_hash_compare_ints(void *key1, void *key2);
+
+/**
+ * Returns a number for the number of type int at `key`.
+ */
+unsigned long gm_hash_hash_int(void *key);
+
+/**
+ * Compares the numbers of type long at `key1` and `key2`.
+ */
+long gm_hash_compare_longs(void *key1, void *key2);
+
+/**
+ * Returns a number for the number of type long at `key`.
+ */
+unsigned long gm_hash_hash_long(void *key);
+
+/**
+ * Compares the strings at `key1` and `key2`.
+ */
+long gm_hash_compare_strings(void *key1, void *key2);
+
+/**
+ * Returns a number for the string at `key`.
+ */
+unsigned long gm_hash_hash_string(void *key);
+
+/**
  * Creates a list of entries of `entry_len` bytes, with `min_entries` allocated at once. Returns
  * null if there is no memory.
  */
@@ -1211,17 +1604,17 @@ void gm_destroy_mark_set(struct gm_mark_set *set);
  *
  * Errors: GM_INVALID_PARAMETER when an argument is null.
  */
-gm_status_t gm_mark(struct gm_mark_set *set, struct gm_mark_t *mark);
+gm_status_t gm_mark(struct gm_mark_set *set, gm_mark_t *mark);
 
 /**
  * Returns 1 if `mark` is in the set, and 0 otherwise.
  */
-int gm_mark_is_valid(struct gm_mark_set *set, struct gm_mark_t *mark);
+int gm_mark_is_valid(struct gm_mark_set *set, gm_mark_t *mark);
 
 /**
  * Removes `mark` from the set.
  */
-void gm_unmark(struct gm_mark_set *set, struct gm_mark_t *mark);
+void gm_unmark(struct gm_mark_set *set, gm_mark_t *mark);
 
 /**
  * Removes all marks from the set.
@@ -1233,6 +1626,18 @@ void gm_unmark_all(struct gm_mark_set *set);
 #endif  // __cplusplus
 
 #endif  /* GM_H */
+
+typedef struct gm_recv_event_fields gm_recv_t;
+
+/* Conversion of characters, short, long and longer integers, without a sign. */
+#define gm_ntohc(value) gm_ntoh_u8(value)
+#define gm_ntohs(value) gm_ntoh_u16(value)
+#define gm_ntohl(value) gm_ntoh_u32(value)
+#define gm_ntohll(value) gm_ntoh_u64(value)
+#define gm_htonc(value) gm_hton_u8(value)
+#define gm_htons(value) gm_hton_u16(value)
+#define gm_htonl(value) gm_hton_u32(value)
+#define gm_htonll(value) gm_hton_u64(value)
 
 /* The type of an event, a number such as GM_RECV_EVENT. */
 #define GM_RECV_EVENT_TYPE(event) gm_ntoh_u8((event)->recv.type)

@@ -39,6 +39,8 @@ pub const GM_LOW_PRIORITY: c_uint = 0;
 pub const GM_HIGH_PRIORITY: c_uint = 1;
 /// Number of priorities.
 pub const GM_NUM_PRIORITIES: c_uint = 2;
+/// Bytes of a page of gm_alloc_pages().
+pub const GM_PAGE_LEN: c_uint = 4096;
 /// Unit of the hardware's remote accesses, in bytes. Portolan has no such rule.
 pub const GM_RDMA_GRANULARITY: c_uint = 64;
 /// Unit of the hardware's memory accesses, in bytes. Portolan has no such rule.
@@ -292,11 +294,12 @@ const NAMES: &[(c_int, &CStr)] = &[
     ),
 ];
 
-/// Returns the meaning of a status as text; never null.
+/// Returns the meaning of a status as text, which must not be changed; never null.
 #[unsafe(no_mangle)]
-pub extern "C" fn gm_strerror(status: gm_status_t) -> *const c_char {
+pub extern "C" fn gm_strerror(status: gm_status_t) -> *mut c_char {
     let found = NAMES.iter().find(|(code, _)| *code == status);
-    found.map_or(c"no status of GM", |(_, text)| text).as_ptr()
+    let text = found.map_or(c"no status of GM", |(_, text)| text);
+    text.as_ptr().cast_mut()
 }
 
 /// Returns the reason for which the last function failed on this thread, as a sentence. Not in the

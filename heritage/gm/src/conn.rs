@@ -15,11 +15,35 @@ use std::time::Instant;
 pub type gm_send_completion_callback_t =
     Option<unsafe extern "C" fn(port: *mut gm_port, context: *mut c_void, status: gm_status_t)>;
 
+/// Form in which the end of a send is reported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reporting {
+    /// An event, for which gm_unknown() calls the function.
+    Callback,
+    /// An event with a list; the context is the address in it.
+    List,
+    /// The status is stored at the context, where a call of the program waits for it.
+    Direct,
+}
+
 /// The program's function that is notified of the end of a send, with its context.
 #[derive(Clone, Copy)]
 pub(crate) struct Completion {
     pub(crate) callback: gm_send_completion_callback_t,
     pub(crate) context: *mut c_void,
+    pub(crate) report: Reporting,
+}
+
+impl Completion {
+    /// Creates the completion that gm_unknown() reports by calling `callback`.
+    #[inline]
+    pub(crate) fn new(callback: gm_send_completion_callback_t, context: *mut c_void) -> Completion {
+        Completion {
+            callback,
+            context,
+            report: Reporting::Callback,
+        }
+    }
 }
 
 /// Identifies a connection of this process.

@@ -7,6 +7,8 @@ use std::ptr;
 
 /// No event.
 pub const GM_NO_RECV_EVENT: c_uint = 0;
+/// A send without a callback has failed. gm_unknown() ends the job.
+pub const GM_SENDS_FAILED_EVENT: c_uint = 1;
 /// An alarm is due. gm_unknown() calls its function.
 pub const GM_ALARM_EVENT: c_uint = 2;
 /// A send has ended. gm_unknown() calls its function.
@@ -57,13 +59,32 @@ pub struct gm_recv_event_fields {
     pub r#type: u8,
 }
 
+/// Fields of the event of a send without a callback: GM_SENT_EVENT, GM_SENDS_FAILED_EVENT.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gm_sent_event_fields {
+    /// Address of a list of messages' addresses, which null ends. 0 for a send with a callback.
+    pub message_list: u64,
+    /// Reserved, 0.
+    pub reserved: [u8; 17],
+    /// Type of the event.
+    pub r#type: u8,
+}
+
 /// Event of a port.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union gm_recv_event {
     /// Fields of the event. Messages have all of them, other events only the type.
     pub recv: gm_recv_event_fields,
+    /// Fields of the event of a send without a callback.
+    pub sent: gm_sent_event_fields,
 }
+
+const _: () = assert!(
+    std::mem::offset_of!(gm_sent_event_fields, r#type)
+        == std::mem::offset_of!(gm_recv_event_fields, r#type)
+);
 
 /// Event of a port.
 pub type gm_recv_event_t = gm_recv_event;

@@ -196,3 +196,52 @@ pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
         Ok(())
     });
 }
+
+/// Allocates at least `length` bytes of zeros in whole pages. Returns null if there is no memory.
+/// The memory is not registered. Free it with gm_free_pages().
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_alloc_pages(length: gm_size_t) -> *mut c_void {
+    let Ok(len) = usize::try_from(length.max(1)) else {
+        return ptr::null_mut();
+    };
+    let (access, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping at an address that the system chooses.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, -1, 0) };
+    match at == libc::MAP_FAILED {
+        true => ptr::null_mut(),
+        false => at,
+    }
+}
+
+/// Frees the `length` bytes that gm_alloc_pages() has returned. Does nothing for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_free_pages(ptr: *mut c_void, length: gm_size_t) {
+    let len = usize::try_from(length.max(1)).unwrap_or(usize::MAX);
+    if !ptr.is_null() {
+        // SAFETY: the program passes pages of gm_alloc_pages() with their length.
+        unsafe { libc::munmap(ptr, len) };
+    }
+}
+
+/// Copies `length` bytes from `from` to `to`, which may overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_bcopy(from: *const c_void, to: *mut c_void, length: gm_size_t) {
+    let len = usize::try_from(length).unwrap_or(usize::MAX);
+    if len > 0 {
+        // SAFETY: the program passes valid memory.
+        unsafe { ptr::copy(from.cast::<u8>(), to.cast::<u8>(), len) };
+    }
+}
+
+/// Fills `length` bytes with zeros.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gm_bzero(ptr: *mut c_void, length: gm_size_t) {
+    let len = usize::try_from(length).unwrap_or(usize::MAX);
+    if len > 0 {
+        // SAFETY: the program passes valid memory.
+        unsafe { ptr.cast::<u8>().write_bytes(0, len) };
+    }
+}

@@ -7,8 +7,10 @@ use crate::code::*;
 use crate::error::{Failure, invalid};
 use crate::machine::{Machine, enter};
 use crate::port::gm_port;
+use parking_lot::Mutex;
 use portolan_ffi::guard;
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 
 /// First bytes of a board's number: a locally administered address, and "PL".
 const BOARD: [u8; 3] = [0x02, b'P', b'L'];
@@ -108,7 +110,30 @@ pub unsafe extern "C" fn gm_get_host_name(port: *mut gm_port, name: *mut c_char)
     })
 }
 
-/// Stores the name of a node in `name`, which has GM_MAX_HOST_NAME_LEN bytes.
+// The header has the number, as the generator does not write sums.
+const _: () = assert!(GM_MAX_HOST_NAME_LEN + 1 == 129);
+
+/// Names that gm_node_id_to_host_name() has returned, by node. They stay valid until the process
+/// ends.
+static NAMES: Mutex<BTreeMap<c_uint, CString>> = Mutex::new(BTreeMap::new());
+
+/// Returns the name of a node, which must not be changed, or null if there is no such node.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_node_id_to_host_name(port: *mut gm_port, node: c_uint) -> *mut c_char {
+    let mut found = std::ptr::null_mut();
+    let _status = guard(|| {
+        let (mut machine, _own) = enter(port)?;
+        let rank = machine.rank_of(node)?;
+        let name = CString::new(machine.name_of(rank)?).unwrap_or_default();
+        // The name of a node does not change.
+        let mut names = NAMES.lock();
+        found = names.entry(node).or_insert(name).as_ptr().cast_mut();
+        Ok::<_, Failure>(GM_SUCCESS)
+    });
+    found
+}
+
+/// Stores the name of a node in `name`. No other process is involved, so `timeout` is ignored.
 ///
 /// Errors: those of gm_get_host_name().
 #[unsafe(no_mangle)]
@@ -116,14 +141,14 @@ pub unsafe extern "C" fn gm_node_id_to_host_name_ex(
     port: *mut gm_port,
     _timeout: c_uint,
     node: c_uint,
-    name: *mut c_char,
+    name: *mut [c_char; 129],
 ) -> gm_status_t {
     guard(|| {
         let (mut machine, _own) = enter(port)?;
         let rank = machine.rank_of(node)?;
         let text = machine.name_of(rank)?;
         // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put_name(name, &text) }
+        unsafe { put_name(name.cast(), &text) }
     })
 }
 
@@ -174,7 +199,7 @@ pub unsafe extern "C" fn gm_host_name_to_node_id(
 ///
 /// # Safety
 /// `id` must be null or have 6 bytes.
-unsafe fn put_board(id: *mut u8, rank: u32) -> Result<c_int, Failure> {
+unsafe fn put_board(id: *mut c_char, rank: u32) -> Result<c_int, Failure> {
     let [_, a, b, c] = rank.to_be_bytes();
     // SAFETY: guaranteed by the caller, see `# Safety`.
     unsafe {
@@ -191,7 +216,7 @@ unsafe fn put_board(id: *mut u8, rank: u32) -> Result<c_int, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_get_unique_board_id(
     port: *mut gm_port,
-    board_id: *mut u8,
+    board_id: *mut c_char,
 ) -> gm_status_t {
     guard(|| {
         let (mut machine, _own) = enter(port)?;
@@ -208,7 +233,7 @@ pub unsafe extern "C" fn gm_get_unique_board_id(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_get_mapper_unique_id(
     port: *mut gm_port,
-    board_id: *mut u8,
+    board_id: *mut c_char,
 ) -> gm_status_t {
     guard(|| {
         let (_machine, _own) = enter(port)?;
@@ -224,7 +249,7 @@ pub unsafe extern "C" fn gm_get_mapper_unique_id(
 pub unsafe extern "C" fn gm_node_id_to_unique_id(
     port: *mut gm_port,
     node: c_uint,
-    board_id: *mut u8,
+    board_id: *mut c_char,
 ) -> gm_status_t {
     guard(|| {
         let (mut machine, _own) = enter(port)?;
@@ -240,7 +265,7 @@ pub unsafe extern "C" fn gm_node_id_to_unique_id(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_unique_id_to_node_id(
     port: *mut gm_port,
-    board_id: *const u8,
+    board_id: *const c_char,
     node: *mut c_uint,
 ) -> gm_status_t {
     guard(|| {

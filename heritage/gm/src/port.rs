@@ -224,10 +224,7 @@ impl Machine {
 
     /// Requests that a receiver discard the messages of a closed port that it has not accepted.
     fn request_drop(&mut self, key: crate::conn::Key) -> Result<(), Failure> {
-        let completion = crate::conn::Completion {
-            callback: None,
-            context: ptr::null_mut(),
-        };
+        let completion = crate::conn::Completion::new(None, ptr::null_mut());
         self.send_request(key, Kind::Drop, completion)?;
         for sending in &mut self.world().conn(key).sent {
             sending.is_orphan = true;

@@ -3,15 +3,17 @@
 //! program does not handle.
 
 use crate::code::GM_SUCCESS;
-use crate::conn::Completion;
+use crate::conn::{Completion, Reporting};
 use crate::error::Failure;
 use crate::event::*;
 use crate::machine::{Held, die, enter, is_shared, lock, must};
+use crate::numbers::gm_htonp;
 use crate::order::Arrived;
 use crate::port::{gm_port, handle_of};
-use crate::world::{Item, PORTS};
+use crate::world::{Ended, Item, PORTS};
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
 use std::time::{Duration, Instant};
 
 /// The last event that was passed to the program, by port.
@@ -22,6 +24,30 @@ struct Events([UnsafeCell<gm_recv_event>; PORTS]);
 unsafe impl Sync for Events {}
 
 static EVENTS: Events = Events([const { UnsafeCell::new(gm_recv_event::NONE) }; PORTS]);
+
+/// The list of the last event of a send without a callback, by port.
+struct Lists([UnsafeCell<[*mut c_void; 2]>; PORTS]);
+
+// SAFETY: as for `Events`.
+unsafe impl Sync for Lists {}
+
+static LISTS: Lists = Lists([const { UnsafeCell::new([ptr::null_mut(); 2]) }; PORTS]);
+
+/// Stores the list of a send without a callback, and returns its event.
+fn list(own: u8, ended: &Ended) -> gm_recv_event {
+    let at = LISTS.0[usize::from(own)].get();
+    // SAFETY: the lock is held, and the program does not read the last list after it has requested
+    // the next event.
+    unsafe { at.write([ended.completion.context, ptr::null_mut()]) };
+    let message_list = gm_htonp(at.cast());
+    gm_recv_event {
+        sent: gm_sent_event_fields {
+            message_list,
+            reserved: [0; 17],
+            r#type: type_of(ended.kind()),
+        },
+    }
+}
 
 /// Time that a wait spins before it sleeps: about the cost of a wake-up.
 const SPIN: Duration = Duration::from_micros(100);
@@ -45,6 +71,10 @@ fn take(machine: &mut Held, own: u8) -> Option<gm_recv_event> {
             port.recv_tokens += 1;
             port.read_fast(&event);
             event
+        }
+        Item::Sent(ended) if ended.completion.report == Reporting::List => {
+            port.send_tokens += 1;
+            list(own, &ended)
         }
         Item::Sent(ended) => {
             port.ended.push_back(ended);
@@ -237,6 +267,9 @@ fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Action {
     // SAFETY: every bit pattern is valid for these integers.
     let fields = unsafe { event.recv };
     match c_uint::from(fields.r#type) {
+        GM_SENDS_FAILED_EVENT => Action::Die("a send without a callback has failed"),
+        // The event of a send without a callback.
+        GM_SENT_EVENT if fields.message != 0 => Action::Nothing,
         GM_SENT_EVENT => match port.ended.pop_front() {
             Some(ended) => {
                 port.send_tokens += 1;

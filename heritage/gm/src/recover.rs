@@ -60,7 +60,7 @@ impl Machine {
 }
 
 /// Implements both functions.
-fn recover(
+pub(crate) fn recover(
     port: *mut gm_port,
     priority: c_uint,
     (node, other): (c_uint, c_uint),
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn gm_resume_sending(
     callback: gm_send_completion_callback_t,
     context: *mut c_void,
 ) {
-    let completion = Completion { callback, context };
+    let completion = Completion::new(callback, context);
     let target = (target_node_id, target_port_id);
     must("gm_resume_sending", || {
         recover(port, priority, target, completion, Kind::Resume)
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn gm_drop_sends(
     callback: gm_send_completion_callback_t,
     context: *mut c_void,
 ) {
-    let completion = Completion { callback, context };
+    let completion = Completion::new(callback, context);
     let target = (target_node_id, target_port_id);
     must("gm_drop_sends", || {
         recover(port, priority, target, completion, Kind::Drop)

@@ -18,17 +18,17 @@ use std::ffi::{c_uint, c_void};
 const LEN_MAX: usize = (1 << 31) - 1;
 
 /// Arguments of a send function.
-struct Call {
-    port: *mut gm_port,
+pub(crate) struct Call {
+    pub(crate) port: *mut gm_port,
     /// Address of the bytes; for a get, their destination.
-    at: *mut u8,
-    len: gm_size_t,
-    size: c_uint,
-    priority: c_uint,
-    node: c_uint,
-    to_port: c_uint,
-    completion: Completion,
-    addr: u64,
+    pub(crate) at: *mut u8,
+    pub(crate) len: gm_size_t,
+    pub(crate) size: c_uint,
+    pub(crate) priority: c_uint,
+    pub(crate) node: c_uint,
+    pub(crate) to_port: c_uint,
+    pub(crate) completion: Completion,
+    pub(crate) addr: u64,
 }
 
 /// Checked values of a valid call.
@@ -321,6 +321,36 @@ unsafe fn send_unacknowledged(
     Ok(())
 }
 
+/// Starts to send a message.
+///
+/// # Safety
+/// The bytes of the call must be valid and unchanged until its end is reported.
+pub(crate) unsafe fn start_message(call: &Call) -> Result<(), Failure> {
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    unsafe { send(call, Kind::Data, Kind::LongData) }
+}
+
+/// Starts to write to remote memory.
+///
+/// # Safety
+/// As [`start_message`].
+pub(crate) unsafe fn start_put(call: &Call) -> Result<(), Failure> {
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    unsafe { send(call, Kind::Put, Kind::LongPut) }
+}
+
+/// Starts to read remote memory.
+///
+/// # Safety
+/// The memory of the call must be valid and unused until its end is reported.
+pub(crate) unsafe fn start_get(call: &Call) -> Result<(), Failure> {
+    let Some((mut machine, checked)) = begin(call)? else {
+        return Ok(());
+    };
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    unsafe { get(&mut machine, call, &checked) }
+}
+
 /// Sends `len` bytes with `size` and `priority` to port `target_port_id` of node `target_node_id`.
 /// Messages of one pair of ports and one priority arrive in the order in which they were sent. When
 /// the message was accepted into a buffer there, or has failed, gm_unknown() calls `callback` with
@@ -347,13 +377,11 @@ pub unsafe extern "C" fn gm_send_with_callback(
         priority,
         node: target_node_id,
         to_port: target_port_id,
-        completion: Completion { callback, context },
+        completion: Completion::new(callback, context),
         addr: 0,
     };
     // SAFETY: the program passes valid arguments, as the function's documentation requires.
-    must("gm_send_with_callback", || unsafe {
-        send(&call, Kind::Data, Kind::LongData)
-    });
+    must("gm_send_with_callback", || unsafe { start_message(&call) });
 }
 
 /// Sends like gm_send_with_callback(), to the port with the same number as this one.
@@ -409,7 +437,7 @@ pub unsafe extern "C" fn gm_datagram_send(
         priority,
         node: target_node_id,
         to_port: target_port_id,
-        completion: Completion { callback, context },
+        completion: Completion::new(callback, context),
         addr: 0,
     };
     must("gm_datagram_send", || {
@@ -450,12 +478,12 @@ pub unsafe extern "C" fn gm_directed_send_with_callback(
         priority,
         node: target_node_id,
         to_port: target_port_id,
-        completion: Completion { callback, context },
+        completion: Completion::new(callback, context),
         addr: target,
     };
     // SAFETY: the program passes valid arguments, as the function's documentation requires.
     must("gm_directed_send_with_callback", || unsafe {
-        send(&call, Kind::Put, Kind::LongPut)
+        start_put(&call)
     });
 }
 
@@ -512,17 +540,11 @@ pub unsafe extern "C" fn gm_get(
         priority,
         node: source_node_id,
         to_port: source_port_id,
-        completion: Completion { callback, context },
+        completion: Completion::new(callback, context),
         addr: source,
     };
-    must("gm_get", || {
-        let Some((mut machine, checked)) = begin(&call)? else {
-            return Ok(());
-        };
-        // SAFETY: the program guarantees that the memory is valid and unused until the callback
-        // runs.
-        unsafe { get(&mut machine, &call, &checked) }
-    });
+    // SAFETY: the program guarantees that the memory is valid and unused until the callback runs.
+    must("gm_get", || unsafe { start_get(&call) });
 }
 
 /// Starts a get.

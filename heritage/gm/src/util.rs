@@ -3,6 +3,7 @@
 
 mod crc;
 mod hash;
+mod keys;
 mod lookaside;
 pub mod mark;
 mod mutex;

@@ -6,8 +6,10 @@
 
 use crate::alarm::Alarms;
 use crate::code::*;
-use crate::conn::{Completion, Conn, Key, Peer, Queued, Sending};
-use crate::event::{GM_ALARM_EVENT, GM_NO_RECV_EVENT, GM_SENT_EVENT, gm_recv_event, type_of};
+use crate::conn::{Completion, Conn, Key, Peer, Queued, Reporting, Sending};
+use crate::event::{
+    GM_ALARM_EVENT, GM_NO_RECV_EVENT, GM_SENDS_FAILED_EVENT, GM_SENT_EVENT, gm_recv_event, type_of,
+};
 use crate::memory::Retired;
 use crate::order::{Arrived, Unfinished};
 use crate::table::Registered;
@@ -40,6 +42,17 @@ pub(crate) struct Provided {
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
     pub(crate) status: gm_status_t,
+}
+
+impl Ended {
+    /// Returns the type of its event.
+    pub(crate) fn kind(&self) -> c_uint {
+        let is_failed = self.completion.report == Reporting::List && self.status != GM_SUCCESS;
+        match is_failed {
+            true => GM_SENDS_FAILED_EVENT,
+            false => GM_SENT_EVENT,
+        }
+    }
 }
 
 /// Event of a port.
@@ -138,6 +151,17 @@ impl Port {
 
     #[inline]
     pub(crate) fn push_ended(&mut self, completion: Completion, status: gm_status_t) {
+        if completion.report == Reporting::Direct {
+            self.send_tokens += 1;
+            // SAFETY: the call of the program that waits for the status owns this memory.
+            unsafe {
+                completion
+                    .context
+                    .cast::<gm_status_t>()
+                    .write_volatile(status)
+            };
+            return;
+        }
         self.sent.push_back(Ended { completion, status });
     }
 
@@ -168,8 +192,8 @@ impl Port {
 
     /// Returns the type of the next event, and the node that sent it; 0 if it is not a message.
     fn peek_event(&self, unfinished: &Unfinished) -> (u8, u16) {
-        if !self.sent.is_empty() {
-            return (type_of(GM_SENT_EVENT), 0);
+        if let Some(ended) = self.sent.front() {
+            return (type_of(ended.kind()), 0);
         }
         match self.next_queue(unfinished).and_then(VecDeque::front) {
             None => (type_of(GM_NO_RECV_EVENT), 0),
@@ -178,7 +202,7 @@ impl Port {
                 let fields = unsafe { arrived.event.recv };
                 (fields.r#type, u16::from_be(fields.sender_node_id))
             }
-            Some(Item::Sent(_)) => (type_of(GM_SENT_EVENT), 0),
+            Some(Item::Sent(ended)) => (type_of(ended.kind()), 0),
             Some(Item::Alarm(_)) => (type_of(GM_ALARM_EVENT), 0),
             Some(Item::Violation(kind)) => (*kind, 0),
         }

@@ -24,18 +24,21 @@ const UPDATE: &str = "GM_UPDATE_HEADER";
 const SOURCES: &[&str] = &[
     "code",
     "event",
+    "numbers",
     "conn",
     "port",
     "tokens",
     "buffer",
     "receive",
     "send",
+    "simple",
     "recover",
     "memory",
     "alarm",
     "name",
     "misc",
     "util/hash",
+    "util/keys",
     "util/lookaside",
     "util/crc",
     "util/mutex",
@@ -115,6 +118,25 @@ fn published_numbers_are_unchanged() {
         "GM_PLUS_LEN_MAX 256",
     ];
     assert_defines(&header(), &published);
+}
+
+/// Each enumerator has the number of the constant with its name.
+#[test]
+fn enumerations_match_the_constants() {
+    let text = header();
+    let mut compared = 0;
+    for line in text.lines().filter(|line| line.starts_with("  GM_")) {
+        let (name, number) = line.trim().trim_end_matches(',').split_once(" = ").unwrap();
+        let defined = text
+            .lines()
+            .find(|line| line.starts_with(&format!("#define {name} ")));
+        if let Some(defined) = defined {
+            assert_eq!(defined, format!("#define {name} {number}"));
+            compared += 1;
+        }
+    }
+    assert!(compared > 70, "only {compared} enumerators were compared");
+    assert!(text.contains("  _GM_SLEEP_EVENT = 4,"));
 }
 
 #[test]

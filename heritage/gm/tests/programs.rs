@@ -228,6 +228,7 @@ const MISTAKES: &[(&str, &str, i32)] = &[
         "gm_finalize(): called without a preceding gm_init()",
         1,
     ),
+    ("failed send", "gm: a send without a callback has failed", 1),
     (
         "too many sends",
         "gm: the program has sent without a send token",

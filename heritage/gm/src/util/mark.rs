@@ -5,11 +5,8 @@ use crate::code::*;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulong};
 
-/// A mark. The field is private to the library.
-#[repr(C)]
-pub struct gm_mark_t {
-    number: u64,
-}
+/// A mark. Its value is private to the library.
+pub type gm_mark_t = gm_size_t;
 
 /// A set of marks.
 pub struct gm_mark_set {
@@ -66,7 +63,7 @@ pub unsafe extern "C" fn gm_mark(set: *mut gm_mark_set, mark: *mut gm_mark_t) ->
     set.count += 1;
     set.marks.insert(mark.addr(), set.count);
     // SAFETY: the program passes valid arguments, as the function's documentation requires.
-    unsafe { mark.write(gm_mark_t { number: set.count }) };
+    unsafe { mark.write(set.count) };
     GM_SUCCESS
 }
 
@@ -79,7 +76,7 @@ pub unsafe extern "C" fn gm_mark_is_valid(set: *mut gm_mark_set, mark: *mut gm_m
     };
     let found = set.marks.get(&mark.addr());
     // SAFETY: reads only an address that was marked, which the program keeps valid.
-    c_int::from(found.is_some_and(|number| *number == unsafe { mark.read() }.number))
+    c_int::from(found.is_some_and(|number| *number == unsafe { mark.read() }))
 }
 
 /// Removes `mark` from the set.

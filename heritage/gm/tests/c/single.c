@@ -37,21 +37,23 @@ static void opening(void) {
 }
 
 static void names(void) {
-    char name[GM_MAX_HOST_NAME_LEN] = "", same[GM_MAX_HOST_NAME_LEN] = "";
-    unsigned char board[6], mapper[6];
+    char name[GM_MAX_HOST_NAME_LEN] = "", same[GM_MAX_HOST_NAME_LEN + 1] = "";
+    char board[6], mapper[6];
     unsigned node = 0;
     OK(gm_get_node_id(port, &node));
     CHECK(node == 1);
     OK(gm_get_host_name(port, name));
-    OK(gm_node_id_to_host_name_ex(port, 1000, 1, same));
+    OK(gm_node_id_to_host_name_ex(port, 1000, 1, &same));
     CHECK(name[0] && strcmp(name, same) == 0);
+    CHECK(strcmp(gm_node_id_to_host_name(port, 1), name) == 0);
+    CHECK(!gm_node_id_to_host_name(port, 2) && !gm_node_id_to_host_name(NULL, 1));
     CHECK(gm_host_name_to_node_id(port, name) == 1);
     strcat(same, ":0");
     node = 0;
     OK(gm_host_name_to_node_id_ex(port, 1000, same, &node));
     CHECK(node == 1 && gm_host_name_to_node_id(port, "nobody:7") == GM_NO_SUCH_NODE_ID);
     FAILS(GM_NO_MATCH, "nobody", gm_host_name_to_node_id_ex(port, 0, "nobody", &node));
-    FAILS(GM_INVALID_PARAMETER, "node 2", gm_node_id_to_host_name_ex(port, 0, 2, name));
+    FAILS(GM_INVALID_PARAMETER, "node 2", gm_node_id_to_host_name_ex(port, 0, 2, &same));
     FAILS(GM_INVALID_PARAMETER, "null", gm_get_host_name(port, NULL));
     OK(gm_get_unique_board_id(port, board));
     OK(gm_get_mapper_unique_id(port, mapper));
@@ -202,6 +204,62 @@ static void memory(void) {
     FAILS(GM_INVALID_PARAMETER, "priority 2", gm_set_acceptable_sizes(port, 2, 0));
 }
 
+/* Returns the next event of a send without a callback. */
+static gm_recv_event_t *next_sent(void) {
+    for (;;) {
+        gm_recv_event_t *event = gm_blocking_receive(port);
+        int type = GM_RECV_EVENT_TYPE(event);
+        if (type == GM_SENT_EVENT || type == GM_SENDS_FAILED_EVENT) return event;
+        gm_unknown(port, event);
+    }
+}
+
+static int is_list_of(gm_recv_event_t *event, void *message) {
+    void **list = gm_ntohp(event->sent.message_list);
+    return list && list[0] == message && !list[1];
+}
+
+/* Sends that report their end by an event, and copies between the processes of a host. */
+static void without_callbacks(void) {
+    static char word[] = "ahoy", room[32], source[8] = "source", target[8];
+    gm_provide_receive_buffer(port, room, 5, GM_LOW_PRIORITY);
+    gm_send(port, word, 5, 5, GM_LOW_PRIORITY, 1, 2);
+    gm_recv_event_t *event = next_sent();
+    CHECK(GM_RECV_EVENT_TYPE(event) == GM_SENT_EVENT && is_list_of(event, word));
+    gm_unknown(port, event);
+    gm_provide_receive_buffer(port, room, 5, GM_LOW_PRIORITY);
+    gm_send_to_peer(port, word, 5, 5, GM_LOW_PRIORITY, 1);
+    CHECK(is_list_of(next_sent(), word));
+    gm_send(port, word, 5, 5, GM_LOW_PRIORITY, 9, 2);
+    event = next_sent();
+    CHECK(GM_RECV_EVENT_TYPE(event) == GM_SENDS_FAILED_EVENT && is_list_of(event, word));
+    CHECK(gm_directcopy_get(port, source, target, 7, 0, 2) == GM_PERMISSION_DENIED);
+    OK(gm_allow_remote_memory_access(port));
+    FAILS(GM_NO_MATCH, "no board 3", gm_directcopy_get(port, source, target, 7, 3, 2));
+    FAILS(GM_MEMORY_FAULT, "refused", gm_directcopy_get(port, source, target, 7, 0, 2));
+    OK(gm_register_memory(port, source, 8));
+    OK(gm_register_memory(port, target, 8));
+    OK(gm_directcopy_get(port, source, target, 7, 0, 2));
+    CHECK(strcmp(target, "source") == 0);
+    gm_directed_send(port, word, (gm_remote_ptr_t)(uintptr_t)target, 5, GM_LOW_PRIORITY, 1, 2);
+    CHECK(is_list_of(next_sent(), word) && strcmp(target, "ahoy") == 0);
+    int status = -1;
+    gm_u32_t number = 77, got = 0;
+    gm_provide_receive_buffer(port, room, 5, GM_LOW_PRIORITY);
+    gm_datagram_send_4(port, number, 5, 4, GM_LOW_PRIORITY, 1, 2, on_sent, &status);
+    while (status == -1) gm_unknown(port, gm_receive(port));
+    CHECK(status == GM_SUCCESS);
+    event = next_message(port);
+    memcpy(&got, is_fast(event) ? gm_ntohp(event->recv.message) : room, sizeof got);
+    CHECK(gm_ntohl(event->recv.length) == 4 && got == number);
+    status = -1;
+    gm_datagram_send_4(port, number, 5, 5, GM_LOW_PRIORITY, 1, 2, on_sent, &status);
+    while (status == -1) gm_unknown(port, gm_receive(port));
+    CHECK(status == GM_INVALID_PARAMETER);
+    OK(gm_deregister_memory(port, source, 8));
+    OK(gm_deregister_memory(port, target, 8));
+}
+
 static void statuses(void) {
     CHECK(strstr(gm_strerror(GM_SEND_TIMED_OUT), "GM_SEND_TIMED_OUT"));
     CHECK(gm_strerror(-1) && gm_strerror(48) && gm_strerror(47));
@@ -247,6 +305,10 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[1], "no callback")) gm_set_alarm(port, &(gm_alarm_t){0}, 1, NULL, NULL);
         if (!strcmp(argv[1], "no memory")) gm_dma_free(port, bytes + 1);
         if (!strcmp(argv[1], "no use")) gm_finalize(), gm_finalize(), gm_finalize();
+        if (!strcmp(argv[1], "failed send")) {
+            gm_send(port, bytes, 4, 5, GM_LOW_PRIORITY, 9, 2);
+            gm_unknown(port, gm_receive(port));
+        }
         if (!strcmp(argv[1], "too many sends")) {
             for (unsigned i = 0; i <= gm_num_send_tokens(port); i++)
                 gm_send_with_callback(port, bytes, 4, 5, GM_LOW_PRIORITY, 1, 2, NULL, NULL);
@@ -261,6 +323,7 @@ int main(int argc, char **argv) {
     short_ones_that_wait();
     alarms();
     memory();
+    without_callbacks();
     statuses();
     in_a_child();
     gm_finalize();

@@ -40,6 +40,59 @@ static void hashes(void) {
     gm_hash_rekey(NULL, one, two);
 }
 
+/* Keys of the types for which the library has functions. */
+static void keys(void) {
+    int ints[] = {-1, 5};
+    long longs[] = {-1, 1L << 40};
+    char one[] = "one", two[] = "two", again[] = "one";
+    CHECK(gm_hash_compare_ints(&ints[0], &ints[1]) < 0 && gm_hash_compare_ints(ints, ints) == 0);
+    CHECK(gm_hash_compare_longs(&longs[1], &longs[0]) > 0 && gm_hash_compare_longs(longs, longs) == 0);
+    CHECK(gm_hash_compare_ptrs(&ints[0], &ints[1]) < 0 && gm_hash_compare_ptrs(one, one) == 0);
+    CHECK(gm_hash_compare_strings(one, two) < 0 && gm_hash_compare_strings(one, again) == 0);
+    CHECK(gm_hash_hash_int(&ints[0]) == gm_hash_hash_int(&(int){-1}));
+    CHECK(gm_hash_hash_long(&longs[1]) == gm_hash_hash_long(&(long){1L << 40}));
+    CHECK(gm_hash_hash_ptr(one) == gm_hash_hash_ptr(one));
+    CHECK(gm_hash_hash_string(one) == gm_hash_hash_string(again));
+    struct gm_hash *table = gm_create_hash(gm_hash_compare_strings, gm_hash_hash_string, 0, 0, 0, 0);
+    OK(gm_hash_insert(table, one, two));
+    CHECK(gm_hash_find(table, again) == two && !gm_hash_find(table, two));
+    gm_destroy_hash(table);
+    table = gm_create_hash(gm_hash_compare_longs, gm_hash_hash_long, sizeof(long), sizeof(int), 0, 0);
+    for (long i = 0; i < 100; i++) OK(gm_hash_insert(table, &i, &(int){(int)i}));
+    for (long i = 0; i < 100; i++) CHECK(*(int *)gm_hash_find(table, &i) == i);
+    gm_destroy_hash(table);
+}
+
+static void numbers(void) {
+    unsigned char bytes[8];
+    gm_u64_n_t network = gm_hton_u64(0x0102030405060708u);
+    memcpy(bytes, &network, 8);
+    for (int i = 0; i < 8; i++) CHECK(bytes[i] == i + 1);
+    CHECK(gm_ntoh_u64(network) == 0x0102030405060708u);
+    CHECK(gm_ntoh_u8(gm_hton_u8(7)) == 7 && gm_ntoh_s8(gm_hton_s8(-7)) == -7);
+    CHECK(gm_ntoh_u16(gm_hton_u16(700)) == 700 && gm_ntoh_s16(gm_hton_s16(-700)) == -700);
+    CHECK(gm_ntoh_u32(gm_hton_u32(70000)) == 70000 && gm_ntoh_s32(gm_hton_s32(-70000)) == -70000);
+    CHECK(gm_ntoh_s64(gm_hton_s64(-7000000000)) == -7000000000);
+    CHECK(gm_ntohc(gm_htonc(1)) == 1 && gm_ntohs(gm_htons(2)) == 2);
+    CHECK(gm_ntohl(gm_htonl(3)) == 3 && gm_ntohll(gm_htonll(4)) == 4);
+    CHECK(gm_ntohp(gm_htonp(bytes)) == bytes && GM_STRONG_TYPES == 0);
+}
+
+static gm_inline void bytes_and_pages(void) {
+    char *pages = gm_alloc_pages(3 * GM_PAGE_LEN);
+    CHECK(pages && (gm_up_t)pages % GM_PAGE_LEN == 0 && pages[3 * GM_PAGE_LEN - 1] == 0);
+    gm_bcopy("ahoy", pages, 5);
+    gm_bcopy(pages, pages + 1, 5);
+    CHECK(strcmp(pages, "aahoy") == 0);
+    gm_bzero(pages + 1, 2);
+    CHECK(strcmp(pages, "a") == 0 && pages[3] == 'o');
+    gm_bcopy(NULL, NULL, 0);
+    gm_bzero(NULL, 0);
+    gm_free_pages(pages, 3 * GM_PAGE_LEN);
+    gm_free_pages(NULL, 1);
+    CHECK(!gm_alloc_pages(-1UL));
+}
+
 static void lookasides(void) {
     struct gm_lookaside *list = gm_create_lookaside(100, 4);
     char *entries[50];
@@ -110,6 +163,9 @@ static void marks(void) {
 
 int main(void) {
     hashes();
+    keys();
+    numbers();
+    bytes_and_pages();
     lookasides();
     mutexes();
     marks();
