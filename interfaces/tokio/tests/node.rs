@@ -26,12 +26,6 @@ fn node(path: PathChoice) -> Node {
     node
 }
 
-/// Returns `len` bytes that depend on `len`.
-fn pattern(len: usize) -> Vec<u8> {
-    let [first, ..] = len.to_le_bytes();
-    vec![first; len]
-}
-
 /// Returns a server and a client, and the server as the client's peer.
 async fn pair(path: PathChoice) -> (AsyncNode, AsyncNode, portolan::Peer) {
     let mut server = node(path);
