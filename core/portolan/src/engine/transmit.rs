@@ -100,6 +100,7 @@ impl Engine {
         };
         usage::count_copy();
         let (_, link, result) = self.links.hand_over(*turn, ops, seals.as_deref_mut(), &run);
+        core.keep_message(bytes);
         if let Err(error) = result {
             self.on_unsent(now, (peer, link), error);
         }

@@ -49,17 +49,18 @@ impl Core {
     }
 
     /// Sends a message of several frames as [`Core::submit`] does. Returns as many of its frames as
-    /// the window and a call take.
+    /// the window and a call take, or the whole message for a stream. After the transmit, the caller
+    /// must call [`Core::keep_message`] before any other method.
     ///
     /// # Errors
     /// As [`Core::submit`]; [`Refused::TooLong`] for a message that needs a rendezvous.
-    pub fn submit_run(
-        &mut self,
+    pub fn submit_run<'a>(
+        &'a mut self,
         now: Instant,
         peer: PeerId,
         spec: &SendSpec,
-        bytes: &[u8],
-    ) -> Result<Transmit<'_>, Refused> {
+        bytes: &'a [u8],
+    ) -> Result<Transmit<'a>, Refused> {
         self.release_sent();
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return Err(Refused::Unknown);
@@ -75,7 +76,24 @@ impl Core {
             self.timed.push(peer);
         }
         self.sent = Some((peer, run.link, run.kind));
-        Ok(self.view(peer, &run))
+        Ok(match self.view(peer, &run) {
+            Transmit::Message { peer, head, .. } => Transmit::Message {
+                peer,
+                head,
+                payload: bytes,
+            },
+            frames => frames,
+        })
+    }
+
+    /// Keeps a copy of `bytes` if [`Core::submit_run`] has returned them for a stream. The copy is
+    /// made after the message has left, so that it arrives earlier. `P15.11`
+    pub fn keep_message(&mut self, bytes: &[u8]) {
+        if let Some((peer, _, OutgoingKind::Message)) = self.sent
+            && let Some(Some(state)) = self.peers.get_mut(peer.index())
+        {
+            state.keep_message(&mut self.sh.slots, bytes);
+        }
     }
 
     /// Takes the next record of an admitted frame, if it is an acknowledgement of everything in

@@ -9,6 +9,7 @@ use super::stream::StreamState;
 use crate::base::context::Context;
 use crate::base::narrow::narrow;
 use crate::base::time::Span;
+use crate::mem::copy::copy;
 use crate::mem::slot::{FRAGMENTED_LEN_MAX, SlotId, SlotPool};
 use crate::path::Path;
 use crate::path::control::Control;
@@ -259,6 +260,13 @@ impl Peer {
         let (slot, bytes) = slots.take_message(len);
         self.stream.eager_mut().push(slot, fragment);
         Staging::contiguous(&mut bytes[..len], FlushHint::Full)
+    }
+
+    /// Keeps a copy of `bytes`, the message that was sent last.
+    pub(crate) fn keep_message(&self, slots: &mut SlotPool, bytes: &[u8]) {
+        if let Some(kept) = self.stream.eager().kept.back() {
+            copy(&mut slots.bytes_mut(kept.slot)[..bytes.len()], bytes);
+        }
     }
 
     /// Returns true if an eager message of `len` bytes, which does not fit one frame, uses the

@@ -37,7 +37,7 @@ impl Peer {
         bytes: &[u8],
     ) -> Result<SingleFrame<'a>, Refused> {
         if spec.best_effort || !self.is_clear() {
-            return Err(Refused::Busy);
+            return Err(self.refuse_frame(spec, bytes.len()));
         }
         let path = self.paths.small_mut().ok_or(Refused::NotUp)?;
         let header_len = spec.header_len();
@@ -65,6 +65,18 @@ impl Peer {
         let session = self.session.token_theirs();
         let path = self.paths.small_mut().ok_or(Refused::NotUp)?;
         Ok(path.seal_single(now, session, slot, &mut out[..end]))
+    }
+
+    /// Returns the reason why a message cannot leave in a frame of its own now. Credit that is due
+    /// does not hold up a message of several frames: it leaves with it by stream.
+    #[cold]
+    fn refuse_frame(&self, spec: &SendSpec, len: usize) -> Refused {
+        let record_len = spec.header_len() + len;
+        let fits = |path: &Path| path.fits_shared(record_len);
+        match self.paths.small_path() {
+            Some(path) if !path.is_lossless() && !fits(path) => Refused::TooLong,
+            _ => Refused::Busy,
+        }
     }
 
     /// Sends a message of several frames. They leave in one call, as far as the window allows; see
@@ -124,7 +136,7 @@ impl Peer {
     }
 
     /// Sends a message of several frames by the stream, past the queues. Credit that is due leaves
-    /// with it. `P15.9`
+    /// with it. The caller must call [`Peer::keep_message`] next. `P15.9`
     fn send_by_stream(
         &mut self,
         sh: &mut Shared,
@@ -142,7 +154,8 @@ impl Peer {
         let seq = self.lanes.tx(spec.lane).reserve(charge(bytes.len()));
         let seq = seq.ok_or(Refused::Busy)?;
         let fragment = as_fragment(spec.message(0, seq), bytes.len());
-        self.stage_for_stream(&mut sh.slots, fragment).push(bytes);
+        // The caller fills the buffer once the message has left.
+        let _ = self.stage_for_stream(&mut sh.slots, fragment);
         self.next_for_stream(sh).ok_or(Refused::Busy)
     }
 

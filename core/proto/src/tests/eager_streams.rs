@@ -277,6 +277,61 @@ fn unread_messages_by_stream_are_bounded_by_credit() {
     pair.assert_clean();
 }
 
+// P15.9, P15.11
+#[test]
+fn credit_and_acknowledgement_leave_with_a_lone_message() {
+    let mut pair = pair(10);
+    pair.open_stream();
+    let sent: Vec<_> = (0..10).map(|salt| pattern(16_384, salt)).collect();
+    for bytes in &sent {
+        pair.ends[1].post(PORT, bytes.len(), None);
+        pair.send_single(0, &LOW, bytes);
+        pair.now = pair.now + Duration::from_micros(50);
+        pair.deliver();
+    }
+    assert_got(&pair, 1, &sent);
+    assert_eq!(pair.ends[0].core.usage().0, 10, "nothing is acknowledged");
+    let reply = pattern(16_384, 99);
+    pair.ends[0].post(PORT, reply.len(), None);
+    pair.send_single(1, &LOW, &reply);
+    let now = pair.now;
+    let rest = pair.ends[1].core.poll_transmit(now);
+    assert!(rest.is_none(), "{rest:?} needs another call");
+    pair.now = pair.now + Duration::from_micros(50);
+    pair.deliver();
+    assert_got(&pair, 0, &[reply]);
+    assert_eq!(pair.ends[0].core.usage().0, 0);
+    let credit = pair.ends[0].core.credit(B, LaneId::Low).unwrap();
+    assert!(credit.limit - credit.charged > 400_000, "{credit:?}");
+    pair.run(Duration::from_millis(50));
+    pair.assert_clean();
+}
+
+// P15.9, P15.12
+#[test]
+fn lone_message_leaves_at_once_and_is_kept() {
+    for is_lost in [false, true] {
+        let mut pair = pair(9);
+        pair.open_stream();
+        let sent: Vec<_> = [20_000, 2048, 65_536].map(|len| pattern(len, len)).into();
+        for bytes in &sent {
+            pair.ends[1].post(PORT, bytes.len(), None);
+            let mut memory = bytes.clone();
+            pair.send_single(0, &LOW, &memory);
+            // Its memory is free.
+            memory.fill(0xee);
+        }
+        if is_lost {
+            pair.close_stream();
+        }
+        pair.run(Duration::from_millis(50));
+        assert_got(&pair, 1, &sent);
+        let by_stream = if is_lost { 0 } else { streamed_len(&sent) };
+        assert_eq!(stream_bytes(&pair, 1), by_stream);
+        pair.assert_clean();
+    }
+}
+
 // P15.9
 #[test]
 fn full_stream_repeats_what_it_refused() {

@@ -645,7 +645,8 @@ impl Pair {
         });
     }
 
-    fn deliver(&mut self) {
+    /// Delivers what is due, without sending anything.
+    pub(super) fn deliver(&mut self) {
         self.wires.sort_by_key(|wire| (wire.at, wire.order));
         let due = self.wires.partition_point(|wire| wire.at <= self.now);
         let mut due = VecDeque::from_iter(self.wires.drain(..due));

@@ -87,6 +87,7 @@ impl Node {
             Err(Refused::TooLong) => match self.core.submit_run(local, to, spec, bytes) {
                 Ok(run) => {
                     if let Some(part) = part_of(&run) {
+                        self.core.keep_message(bytes);
                         self.send_part(cx, peer, part);
                         return true;
                     }

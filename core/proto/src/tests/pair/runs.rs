@@ -71,7 +71,9 @@ pub(in crate::tests) fn submit(
         Ok(frame) => Ok((frame.link, vec![frame.bytes.to_vec()])),
         Err(Refused::TooLong) => {
             let run = core.submit_run(now, to, spec, bytes)?;
-            Ok((run.destination().1, run.frames(&[])))
+            let frames = (run.destination().1, run.frames(&[]));
+            core.keep_message(bytes);
+            Ok(frames)
         }
         Err(refused) => Err(refused),
     }
