@@ -124,7 +124,7 @@ fn seen_as(canary: Canary) -> &'static str {
         Canary::EarlyLeave | Canary::ForgetAcked | Canary::RingDies => {
             "messages that had arrived were never delivered"
         }
-        Canary::EarlyReturn | Canary::HalfMessage => "what came differs",
+        Canary::EarlyReturn => "what came differs",
         Canary::EarlyClose => "failed a one-shot operation of",
         Canary::PlainOvertakes => "was overtaken by",
         _ => "",

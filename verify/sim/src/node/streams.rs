@@ -258,7 +258,7 @@ impl Node {
                 (self.core).handle_part(local, from, chunk, off as u64, len as u64);
             }
             Contents::Message(message) => {
-                if off + len < total && cx.strikes(Canary::HalfMessage) {
+                if off + len < total && cx.has(Canary::HalfMessage) {
                     len = total - off;
                 }
                 let range = (off as u64, len as u64);
