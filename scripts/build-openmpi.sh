@@ -71,7 +71,7 @@ fi
 # Programs such as Python load Open MPI without offering its symbols to other libraries, so the
 # component names the library that defines them.
 read -r -a library_dirs < <("$mpicc" --showme:libdirs)
-library=("${library_dirs[@]/#/-L}" -Wl,--no-as-needed -lopen-pal)
+library=("${library_dirs[@]/#/-L}" "-Wl,--no-as-needed" -lopen-pal)
 echo 'int main(void) { return 0; }' | cc -x c - "${library[@]}" -o /dev/null 2>/dev/null || library=()
 out=$folder/openmpi-$version
 install -d -- "$out"

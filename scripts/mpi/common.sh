@@ -20,9 +20,9 @@ cleanup() {
 end_with cleanup
 
 check_build() {
-    local component=("$build_dir"/openmpi-*/mca_btl_portolan.so)
+    local built=("$build_dir"/openmpi-*/mca_btl_portolan.so)
     [[ $via == btl || $via == ofi ]] || die "VIA is btl or ofi, not $via"
-    if [[ $via == btl && ! -e ${component[0]} ]]; then
+    if [[ $via == btl && ! -e ${built[0]} ]]; then
         skipped "there is no component for Open MPI beside $portolan: VIA=ofi is used"
         via=ofi
     fi

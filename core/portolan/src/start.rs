@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// probes.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Configuration of an [`Endpoint`].
+/// Configuration of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EndpointConfig {

@@ -2,8 +2,8 @@
 //! The programming interface of TreadMarks on Portolan: memory that the processes of a job share,
 //! on any hosts.
 //!
-//! [`protocol`] is the consistency protocol as a state machine, [`machine`] connects it with a
-//! [`portolan::Node`] and a helper thread, [`mapping`] and [`fault`] with the program's memory.
+//! `protocol` is the consistency protocol as a state machine, `machine` connects it with a
+//! [`portolan::Node`] and a helper thread, `mapping` and `fault` with the program's memory.
 //! `docs/guide/dsm.md` is for users, `docs/reference/heritage.md` lists the choices where the
 //! original is unknown.
 //!

@@ -3,7 +3,7 @@
 //! connection within a host have it, the bytes move through shared memory.
 //!
 //! The kernel's connection is always made, and always carries the connection's life and death and
-//! the readiness of sleeping programs. Each direction has a ring beside it ([`segment`]). The
+//! the readiness of sleeping programs. Each direction has a ring beside it (`segment`). The
 //! reader decides which of both the writer uses:
 //!
 //! - A reader that sleeps in the kernel has armed its direction. The writer then uses the kernel,

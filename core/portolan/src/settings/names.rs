@@ -15,6 +15,10 @@ pub const VARIABLE_PREFIX: &str = "PORTOLAN_";
 /// Prefix of the variables of the project's own tests; no setting uses it.
 const TEST_PREFIX: &str = "PORTOLAN_TEST_";
 
+/// Prefix of the variables that `portolan sockets` sets for its library. The program may use Portolan
+/// too.
+const SOCKETS_PREFIX: &str = "PORTOLAN_SOCKETS_";
+
 /// Variables of the project's tools and tests that are not settings of the library.
 const TOOL_VARIABLES: [&str; 4] = [
     "PORTOLAN_BENCH_TOKEN",
@@ -109,7 +113,10 @@ pub(crate) fn check_options(options: &BTreeMap<String, String>) -> Result<(), Un
 
 /// Returns whether a variable belongs to the project's tools and tests.
 pub(super) fn is_tool_variable(variable: &str) -> bool {
-    variable.starts_with(TEST_PREFIX) || TOOL_VARIABLES.contains(&variable)
+    [TEST_PREFIX, SOCKETS_PREFIX]
+        .iter()
+        .any(|prefix| variable.starts_with(prefix))
+        || TOOL_VARIABLES.contains(&variable)
 }
 
 /// Returns the name in `known` with the smallest edit distance: wrong, missing, extra or exchanged
