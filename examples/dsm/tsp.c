@@ -11,7 +11,7 @@
 
 enum { CITIES_MAX = 16, TASKS = 0, BEST = 1 };
 
-/* What the processes share. */
+/* Shared by all processes. */
 struct shared {
     unsigned next_task;
     unsigned best_length;
@@ -21,7 +21,7 @@ struct shared {
 
 static struct shared *shared;
 
-/* What one process uses to complete a tour. */
+/* Private state of one process while it completes a tour. */
 struct search {
     unsigned cities;
     unsigned best_length;
@@ -45,7 +45,7 @@ static void draw_map(unsigned cities, uint64_t seed) {
             shared->distance[i][j] = (unsigned)(abs(x[i] - x[j]) + abs(y[i] - y[j]));
 }
 
-/* Records a tour if it is still the shortest, and learns the length of the shortest. */
+/* Records a tour if it is still the shortest, and updates the private length of the shortest. */
 static void offer(struct search *search, unsigned length) {
     Tmk_lock_acquire(BEST);
     if (length < shared->best_length) {

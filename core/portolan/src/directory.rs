@@ -83,7 +83,7 @@ enum State {
     Expected,
     /// Peer of a standalone process.
     Met,
-    /// Peer of a standalone process whose relation has ended. What it has sent may still arrive.
+    /// Former peer of a standalone process. Its last messages may still arrive.
     Closed,
     /// The same, after everything has arrived. Its address is kept for errors.
     Parted,

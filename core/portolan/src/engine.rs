@@ -341,7 +341,7 @@ impl Inner {
     pub(crate) fn is_last(&self) -> bool {
         match &self.relations {
             None => self.ended_count + 1 >= self.job.size,
-            Some(relations) => self.is_without_peers(relations),
+            Some(relations) => relations.is_without_peers(),
         }
     }
 

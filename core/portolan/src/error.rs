@@ -373,7 +373,7 @@ pub enum Error {
         /// Cause.
         why: String,
     },
-    /// The process is in a job, whose processes are its peers.
+    /// The process is in a job, and its peers are the other processes of the job.
     #[error(
         "this process is in a job and cannot listen or connect; create it with `Node::standalone`"
     )]

@@ -178,13 +178,6 @@ impl Links {
         self.streams.is_some()
     }
 
-    /// Returns whether a stream to any peer is open.
-    pub(crate) fn has_open_stream(&self) -> bool {
-        self.streams
-            .as_ref()
-            .is_some_and(|streams| streams.has_open())
-    }
-
     #[inline]
     pub(crate) fn streams(&mut self) -> Option<&mut Streams> {
         self.streams.as_deref_mut()

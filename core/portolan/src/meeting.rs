@@ -62,7 +62,7 @@ struct Wanted {
 /// End of a relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parting {
-    /// The peer has said farewell, or has begun another relation.
+    /// The peer sent a farewell, or began another relation.
     InOrder,
     /// The connection was lost.
     Lost,

@@ -91,8 +91,7 @@ pub(crate) fn own_address(
     })
 }
 
-/// Returns the address of a process whose address is published in the short form, and its liveness
-/// socket.
+/// Returns the short form of the address of this process, for publication, and its liveness socket.
 pub(crate) fn short_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error> {
     let network = plan.network().ok_or_else(|| Error::System {
         what: "finding a network interface",

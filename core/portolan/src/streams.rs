@@ -87,11 +87,6 @@ impl Streams {
         self.link.caps().rx_buffer_len
     }
 
-    /// Returns whether a connection is open.
-    pub(crate) fn has_open(&self) -> bool {
-        self.link.counts().0 > 0
-    }
-
     #[inline]
     pub(crate) fn link_mut(&mut self) -> &mut Stream {
         &mut self.link

@@ -67,7 +67,6 @@ pub use path::outgoing::SingleFrame;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use path::{PathStatus, PendingWork};
 pub use peer::PeerStatus;
-pub use peer::eager_stream::STREAM_MESSAGE_LEN_MIN;
 pub use portolan_wire::{ENDPOINT_ID_LEN, EndpointId, LaneId, MatchBits, Space};
 pub use rma::{ATOMIC_LEN_MAX, Access, RegionSpec, RemoteSpec};
 pub use session::SessionIds;

@@ -11,8 +11,7 @@ use super::{Awaited, Engine, Inbox, Inner, Submitted, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::{OpKind, Received};
 use portolan_proto::{
-    HeldId, Instant, NotTaken, OpId, PeerId, PortId, RecvFilter, STREAM_MESSAGE_LEN_MIN, SendSpec,
-    WaitingRecv,
+    HeldId, Instant, NotTaken, OpId, PeerId, PortId, RecvFilter, SendSpec, WaitingRecv,
 };
 use portolan_sys::usage;
 
@@ -94,10 +93,6 @@ impl Engine {
             if moved > 0 && !self.inner.core.is_quiet(&want.filter) || stop() {
                 break;
             }
-            // A stream receives at the place of a posted receive.
-            if want.len >= STREAM_MESSAGE_LEN_MIN && self.links.has_open_stream() {
-                break;
-            }
             inbox.is_quiet = true;
         }
         inbox.got
@@ -121,8 +116,8 @@ impl Engine {
         })
     }
 
-    /// Takes a message to `port` like [`Engine::recv_in_turns`], the first of shared memory without
-    /// a turn. A function of its own, because its caller would not have enough registers for it.
+    /// Takes a message to `port` like [`Engine::recv_in_turns`]. A message that is next in shared
+    /// memory needs no turn. A function of its own, because its caller would not have enough registers for it.
     #[inline(never)]
     pub(crate) fn recv_next(
         &mut self,

@@ -65,7 +65,7 @@ impl Inner {
         self.peer_events.queue.push_back((peer, None));
     }
 
-    /// Drops the events of `peer`, whose number another peer may get.
+    /// Drops the events of `peer` before its number is reused.
     pub(super) fn forget_events(&mut self, peer: PeerId) {
         self.peer_events.queue.retain(|(other, _)| *other != peer);
     }

@@ -40,6 +40,13 @@ pub(crate) struct Relations {
     results: HashMap<u64, Result<PeerId, Unconnected>>,
 }
 
+impl Relations {
+    /// Tests whether the process has no peer, and none can come.
+    pub(crate) fn is_without_peers(&self) -> bool {
+        !self.is_listening && self.live_count == 0 && self.attempt_count == 0
+    }
+}
+
 impl Inner {
     /// Makes this a standalone process, which serves the peers of `directory`. Their sessions must
     /// open within `opening`. This process itself is its first peer. Calls are numbered from
@@ -62,11 +69,6 @@ impl Inner {
     pub(crate) fn met_peers(&self) -> Option<&Directory> {
         self.relations.as_ref()?;
         self.directory.as_deref()
-    }
-
-    /// Tests whether a standalone process has no peer, and none can come.
-    pub(crate) fn is_without_peers(&self, relations: &Relations) -> bool {
-        !relations.is_listening && relations.live_count == 0 && relations.attempt_count == 0
     }
 
     pub(crate) fn note_listening(&mut self) {
@@ -148,7 +150,7 @@ impl Engine {
                 self.inner.note_joined(peer);
             }
             Report::Unwelcome(peer) => {
-                // The program knows nothing of it.
+                // It was never reported to the program as joined.
                 self.inner.peers[peer.0 as usize].is_event_noted = true;
                 self.give_up_for_good(peer, Cause::Closed);
             }
@@ -171,7 +173,8 @@ impl Engine {
         }
     }
 
-    /// Ends the relation with a peer whose connection has closed. What it sent before counts.
+    /// Ends the relation with a peer after its connection has closed. Messages that it sent before are
+    /// received first.
     fn end_relation(&mut self, peer: PeerId, parting: Parting) {
         self.receive_all();
         let info = &mut self.inner.peers[peer.0 as usize];

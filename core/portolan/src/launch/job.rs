@@ -65,7 +65,7 @@ impl Job {
         }
     }
 
-    /// Creates the job of a standalone process, whose peers may be on any host.
+    /// Creates the job of a standalone process. Its peers may be on any host.
     pub(crate) fn standalone(job_id: [u8; 16], secret: [u8; 32]) -> Job {
         Job {
             host_count: 2,

@@ -29,7 +29,7 @@ const PROOF_MAX: Duration = Duration::from_secs(10);
 /// `P18.4`
 const UNPROVED_MAX: usize = 1024;
 
-/// Connections accepted before others are served.
+/// Maximum number of connections accepted in one pass, so that open ones are served in between.
 const ACCEPT_MAX: usize = 64;
 
 /// Pause after all addresses of a server have failed. It doubles up to the maximum.
@@ -601,7 +601,8 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates an epoll set whose number is none of the standard ones, and those that take these.
+/// Creates an epoll set with a descriptor above the standard ones. Also returns the sets that
+/// occupy closed standard descriptors.
 fn new_epoll() -> io::Result<(Epoll, Vec<Epoll>)> {
     let mut standard = Vec::new();
     loop {

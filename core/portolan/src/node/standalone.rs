@@ -220,7 +220,7 @@ impl Node {
         self.end_connect(connecting)
     }
 
-    /// Starts to connect as [`Node::connect`] does, without waiting. A name is looked up first,
+    /// Starts to connect as [`Node::connect`] does, without waiting. Resolves a host name first,
     /// which may take time.
     ///
     /// # Errors

@@ -91,7 +91,7 @@ fn path(way: &str) -> PathChoice {
     }
 }
 
-/// Returns a function that tells whether the parent has closed the input.
+/// Returns a function that tests whether the parent has closed the input.
 fn over() -> impl Fn() -> bool {
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
@@ -120,7 +120,7 @@ fn child() {
     }
 }
 
-/// A child, and what it says.
+/// A child process and its output.
 struct Process {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
@@ -145,7 +145,7 @@ impl Process {
         Process { child, lines }
     }
 
-    /// Waits until the child says `text`.
+    /// Waits until the child prints `text`.
     fn hears(&self, text: &str) {
         let begin = Instant::now();
         loop {

@@ -404,7 +404,7 @@ impl Port {
         is_wanted.then_some((place, taken))
     }
 
-    /// Returns the same message, whoever has sent the waiting ones.
+    /// Returns the same message if messages of several senders or lanes wait.
     pub(crate) fn first_held(
         &self,
         source: Option<PeerId>,

@@ -26,7 +26,7 @@ use portolan_wire::{
 /// not fit one frame. Below it, a datagram costs less than the record's front and TCP's own work.
 /// [`StreamUse::Auto`] sends eager messages as fragments: where both were measured, runs of fragments
 /// by UDP were faster at each length up to 64 KiB.
-pub const STREAM_MESSAGE_LEN_MIN: usize = 2 * 1024;
+const STREAM_MESSAGE_LEN_MIN: usize = 2 * 1024;
 
 /// Most bytes of the head of a record: the front of a stream less its two lengths. `P15.9`
 const HEAD_LEN_MAX: usize = 56;

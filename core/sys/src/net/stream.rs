@@ -44,7 +44,7 @@ pub fn listen_stream(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Listens at `at` as [`listen_stream`] does, for a server whose port is part of its address. It
+/// Listens at `at` as [`listen_stream`] does, for a server at a fixed port. It
 /// can be restarted while connections of its predecessor are closing, and clients may come in
 /// crowds.
 ///
