@@ -32,6 +32,7 @@ mod place;
 mod problems;
 mod relations;
 mod remote;
+mod rest;
 mod scout;
 mod send;
 mod stream;
@@ -142,6 +143,8 @@ pub(crate) struct Inner {
     exposed: help::Exposed,
     /// Stream operations to perform once the link is no longer borrowed.
     stream_calls: Vec<stream::StreamCall>,
+    /// Rest of the last frame, for the next receive.
+    rest: rest::Rest,
     /// Peers to which a link must connect before their frames can leave.
     unreached: Vec<PeerId>,
     /// Peers that UDP has not reached yet.
@@ -262,6 +265,7 @@ impl Inner {
             pulls: Vec::new(),
             exposed: help::Exposed::default(),
             stream_calls: Vec::new(),
+            rest: rest::Rest::default(),
             unreached: Vec::new(),
             scouts: Vec::new(),
             scratch: Vec::new(),

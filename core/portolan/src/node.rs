@@ -48,6 +48,7 @@ use portolan_proto::{
     Counters, LinkId, NotTaken, PathStatus, PeerId, PortId, PortMode, RecvFilter, SendSpec,
 };
 use portolan_sys::gate::Gate;
+use portolan_wire::MESSAGE_LEN;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -270,9 +271,11 @@ impl Node {
 
     /// Sends `bytes`. The caller may reuse them when this returns.
     ///
-    /// A message of up to [`Node::BUFFERED_LEN_MAX`] bytes is copied and in flight when this
-    /// returns, even if no receive is posted. This holds while its lane has at most 512 KiB of
-    /// unread messages at the receiver. A longer message has arrived when this returns. Two
+    /// A message of up to [`Node::BUFFERED_LEN_MAX`] bytes is copied when this returns, even if no
+    /// receive is posted. It has left, except over networks in a burst: after eight sends without
+    /// another call, messages share frames, which leave with the next call or by the progress thread
+    /// within microseconds. This holds while its lane has at most 512 KiB of unread messages at the
+    /// receiver. A longer message has arrived when this returns. Two
     /// processes that send each other such messages before they receive therefore deadlock. A
     /// message to this process itself is copied, whatever its length.
     ///
@@ -280,7 +283,16 @@ impl Node {
     /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`]; [`Error::SelfFull`].
     #[inline(always)]
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
-        self.send_spec(to.rank(), to.spec(), bytes)
+        let mut engine = self.engine.enter();
+        let peer = engine.inner.check_rank(to.rank())?;
+        if engine.send_by_memory::<MESSAGE_LEN>(peer, &to.spec(), bytes) {
+            engine.progress_between_sends();
+            engine.leave();
+            return Ok(());
+        }
+        let sent = engine.send_otherwise(&mut self.waiter, peer, to.spec(), bytes);
+        engine.leave();
+        sent
     }
 
     /// Sends the pieces as one message, like [`Node::send`].
@@ -302,7 +314,6 @@ impl Node {
         self.send_spec(to.rank(), spec, &whole)
     }
 
-    #[inline(always)]
     pub(crate) fn send_spec(
         &mut self,
         rank: u32,
@@ -311,12 +322,7 @@ impl Node {
     ) -> Result<(), Error> {
         let mut engine = self.engine.enter();
         let peer = engine.inner.check_rank(rank)?;
-        if engine.send_direct(peer, &spec, bytes) {
-            engine.progress_between_sends();
-            engine.leave();
-            return Ok(());
-        }
-        engine.send_queued(&mut self.waiter, peer, spec, bytes)
+        engine.send_otherwise(&mut self.waiter, peer, spec, bytes)
     }
 
     /// Starts a nonblocking send of `buffer`. The completion returns the buffer. A single message
@@ -438,9 +444,13 @@ impl Node {
         source: Option<u32>,
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
-        let mut engine = self.engine.enter();
+        let mut engine = self.engine.enter_unsettled();
         let port = PortId::user(port);
         let source = engine.inner.check_recv(port, source)?;
+        if let Some(received) = engine.take_rest(port, source, bytes) {
+            engine.leave();
+            return Ok(received);
+        }
         let is_quiet = match engine.take_held(port, source, bytes) {
             Ok(received) => {
                 engine.leave();

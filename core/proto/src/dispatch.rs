@@ -56,6 +56,8 @@ pub struct Core {
     sent: Option<(PeerId, LinkId, OutgoingKind)>,
     /// Number of peers with frames or acknowledgements left, as of their last check.
     pending_counts: PendingCounts,
+    /// Set when a message was put into a frame that waits to be sent; cleared when nothing is ready.
+    has_staged: bool,
 }
 
 /// Number of peers with work left, and of those with frames or records to send.
@@ -118,6 +120,7 @@ impl Core {
             sh: Shared::new(config),
             sent: None,
             pending_counts: PendingCounts::default(),
+            has_staged: false,
         }
     }
 

@@ -40,6 +40,16 @@ pub enum PeerStatus {
     Failed(Cause),
 }
 
+/// Knowledge of whether messages may be sent directly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Direct {
+    #[default]
+    Unknown,
+    Yes,
+    /// Short messages use a network.
+    No,
+}
+
 #[derive(Debug)]
 pub(crate) struct Peer {
     id: PeerId,
@@ -55,9 +65,9 @@ pub(crate) struct Peer {
     last_seen: Instant,
     /// Set while in the queue of peers with something to transmit.
     queued: bool,
-    /// Set only while messages may be sent directly. Cleared by whatever may queue a frame, block
-    /// the path, or end the session; see [`Peer::direct`].
-    is_direct: bool,
+    /// Reset by whatever may queue a frame, change or block a path, or end the session; see
+    /// [`Peer::direct`].
+    direct: Direct,
     /// Set while in the list of peers with a timer.
     timed: bool,
     /// Set while in the queue of peers that may become dormant.
@@ -79,7 +89,7 @@ impl Peer {
             stream: StreamState::default(),
             last_seen: Instant::default(),
             queued: false,
-            is_direct: false,
+            direct: Direct::Unknown,
             timed: false,
             watched: false,
             pending_work: PendingWork::None,
@@ -105,7 +115,7 @@ impl Peer {
 
     #[inline]
     pub(crate) fn session_mut(&mut self) -> &mut SessionState {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         &mut self.session
     }
 
@@ -116,7 +126,7 @@ impl Peer {
 
     #[inline]
     pub(crate) fn paths_mut(&mut self) -> &mut Paths {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         &mut self.paths
     }
 
@@ -131,7 +141,7 @@ impl Peer {
 
     /// Returns the paths, and the stream trial that records completed transfers.
     pub(crate) fn paths_and_trial(&mut self) -> (&mut Paths, Option<&mut Trial>) {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         (&mut self.paths, self.stream.trial())
     }
 
@@ -233,7 +243,7 @@ impl Peer {
     /// Marks the peer as queued for transmission; returns `false` if it already was.
     #[inline]
     pub(crate) fn mark_queued(&mut self) -> bool {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         !core::mem::replace(&mut self.queued, true)
     }
 
@@ -342,7 +352,7 @@ impl Peer {
 
     /// Moves frames of more than `len_max` bytes from `link` to the paths that work.
     pub(crate) fn move_frames(&mut self, sh: &mut Shared, link: LinkId, len_max: usize) {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         let moved = self.paths.move_frames(&mut sh.slots, link, len_max);
         for control in moved.controls {
             self.control.push(control);
@@ -365,7 +375,7 @@ impl Peer {
     }
 
     pub(crate) fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         self.on_hello_timer(now);
         if let Some(left) = self.paths.on_round_timer(now, &mut sh.ctx) {
             self.move_frames(sh, left, 0);
@@ -386,7 +396,7 @@ impl Peer {
         link: LinkId,
         nonce: u32,
     ) {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         let preferred = sh.ctx.preferred();
         let shorter = self.paths.on_probe_reply(now, link, nonce, preferred);
         if let Some(frame_len) = shorter {

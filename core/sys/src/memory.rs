@@ -8,6 +8,7 @@
 
 use crate::shortage::Shortage;
 use std::alloc::{Layout, alloc_zeroed};
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
@@ -106,6 +107,28 @@ pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
+/// Copies `head` and `body` to the begin of `room` and returns both.
+///
+/// # Panics
+/// Panics if `room` is shorter than both.
+#[inline]
+pub fn joined<'a, const LEN: usize>(
+    room: &'a mut [MaybeUninit<u8>; LEN],
+    head: &[u8],
+    body: &[u8],
+) -> &'a [u8] {
+    let len = head.len() + body.len();
+    assert!(len <= LEN, "{len} bytes do not fit {LEN}");
+    let first = room.as_mut_ptr().cast::<u8>();
+    // SAFETY: both pieces fit in `room`, which nothing else borrows.
+    unsafe {
+        copy(head.as_ptr(), first, head.len());
+        copy(body.as_ptr(), first.add(head.len()), body.len());
+    }
+    // SAFETY: the first `len` bytes were written above.
+    unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), len) }
+}
+
 /// Zeroed bytes that begin at a page, for large copies between the kernel and a program.
 ///
 /// Most x86 processors copy at half speed if the destination lies up to 31 bytes after the source,
@@ -150,6 +173,18 @@ impl DerefMut for PageBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_of_all_short_lengths_are_joined() {
+        let bytes: Vec<u8> = (0..100).collect();
+        for head_len in 0..40 {
+            for body_len in 0..40 {
+                let (head, body) = (&bytes[..head_len], &bytes[50..50 + body_len]);
+                let mut room = [MaybeUninit::new(0xa5); 80];
+                assert_eq!(joined(&mut room, head, body), [head, body].concat());
+            }
+        }
+    }
 
     #[test]
     fn copies_of_all_lengths_are_complete() {

@@ -158,6 +158,30 @@ impl Message {
         Message::parse(bytes).ok()
     }
 
+    /// Parses the header of a whole message to a port that is not best effort; `None` for any other
+    /// record. Needs a single load and comparison.
+    #[inline(always)]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the fields of the word")]
+    pub fn peek_reliable(header: &[u8; MESSAGE_LEN]) -> Option<Message> {
+        /// Bits of the kind and of all flags that such a message has cleared.
+        const FIXED: u64 = 0xff | !((flags::HIGH | flags::SYSTEM) as u64) << 8 & 0xff00;
+        let word = u64::from_le_bytes(*header);
+        if word & FIXED != u64::from(KIND_MESSAGE) {
+            return None;
+        }
+        let flags = (word >> 8) as u8;
+        Some(Message {
+            lane: flags::lane_of(flags),
+            best_effort: false,
+            system: flags & flags::SYSTEM != 0,
+            port: (word >> 16) as u16,
+            len: (word >> 32) as u16,
+            seq: (word >> 48) as u16,
+            match_bits: None,
+        })
+    }
+
     /// Parses the header of a whole tagged message; `None` if the record is of another kind or
     /// malformed.
     #[inline]

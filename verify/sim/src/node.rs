@@ -19,8 +19,8 @@ use crate::shm::Received;
 pub(crate) use one_shot::RegionCall;
 use peers::Remote;
 use portolan_proto::{
-    Admitted, Cause, Config, Core, Dest, DropReason, LaneId, LinkId, MessageDest, OpId, PeerId,
-    PortId, PortMode, Selector, Space,
+    Admitted, Cause, CompleteMessage, Config, Core, Dest, DropReason, LaneId, LinkId, MessageDest,
+    OpId, PeerId, PortId, PortMode, Selector, Space,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -468,7 +468,15 @@ impl Node {
             return;
         };
         loop {
-            if let Some(message) = self.core.take_message(&mut admitted, head, None) {
+            if let Some((port, payload)) = self.core.take_in_place(&mut admitted, head) {
+                let message = CompleteMessage {
+                    port: PortId::user(port),
+                    dest: MessageDest::Handler,
+                    off: payload.start,
+                    len: payload.len(),
+                };
+                self.on_message(cx, admitted.from.0, frame, &message);
+            } else if let Some(message) = self.core.take_message(&mut admitted, head, None) {
                 if message.dest == MessageDest::Held {
                     continue;
                 }

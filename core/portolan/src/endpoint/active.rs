@@ -12,13 +12,6 @@ use crate::error::Error;
 use crate::ops::{Memory, OpKind};
 use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawWhat, Sent, SubmitError};
 use portolan_proto::{LaneId, PortId, PortMode, SendSpec};
-use portolan_sys::memory;
-use std::mem::MaybeUninit;
-
-/// Longest message for which both pieces are joined before sending: about the payload of a frame,
-/// which has a shorter send path. The pieces of a longer message are copied into its frames
-/// separately.
-const JOINED_LEN_MAX: usize = 1400;
 
 /// Active message, as passed to the hook.
 #[derive(Clone, Copy, Debug)]
@@ -81,24 +74,15 @@ impl Endpoint {
         &mut self,
         to: PeerIndex,
         tag: u8,
-        [head, body]: [&[u8]; 2],
+        pieces: [&[u8]; 2],
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_index(to)?;
-        let spec = spec_of(tag);
-        let len = head.len() + body.len();
-        let accepted = if body.is_empty() {
-            engine.submit_now(peer, &spec, head)
-        } else if len <= JOINED_LEN_MAX {
-            let mut room = [MaybeUninit::uninit(); JOINED_LEN_MAX];
-            engine.submit_now(peer, &spec, joined(&mut room, head, body))
-        } else if len <= BUFFERED_LEN_MAX {
-            engine.submit_two_now(peer, &spec, [head, body])
-        } else {
-            return Err(SubmitError::TooLong);
-        };
-        match accepted {
-            true => Ok(()),
+        if engine.submit_now(peer, &spec_of(tag), pieces) {
+            return Ok(());
+        }
+        match pieces.map(<[u8]>::len).iter().sum::<usize>() > BUFFERED_LEN_MAX {
+            true => Err(SubmitError::TooLong),
             false => Err(SubmitError::Again),
         }
     }
@@ -124,7 +108,7 @@ impl Endpoint {
         let spec = spec_of(tag);
         // SAFETY: the caller guarantees that the piece is readable.
         let bytes = unsafe { slice_of(&piece) };
-        if engine.submit_now(peer, &spec, bytes) {
+        if engine.submit_now(peer, &spec, [bytes, &[]]) {
             return Ok(Sent::Done);
         }
         engine.inner.check_capacity()?;
@@ -144,41 +128,5 @@ fn spec_of(tag: u8) -> SendSpec {
         to: PortId::user(u16::from(tag)).into(),
         lane: LaneId::Low,
         best_effort: false,
-    }
-}
-
-/// Copies `head` and `body` to the begin of `room`, which must be long enough. Returns both.
-#[inline]
-fn joined<'a>(
-    room: &'a mut [MaybeUninit<u8>; JOINED_LEN_MAX],
-    head: &[u8],
-    body: &[u8],
-) -> &'a [u8] {
-    let len = head.len() + body.len();
-    assert!(len <= JOINED_LEN_MAX);
-    let first = room.as_mut_ptr().cast::<u8>();
-    // SAFETY: both pieces fit in `room`, which nothing else borrows.
-    unsafe {
-        memory::copy(head.as_ptr(), first, head.len());
-        memory::copy(body.as_ptr(), first.add(head.len()), body.len());
-    }
-    // SAFETY: the first `len` bytes were written above.
-    unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), len) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_of_all_short_lengths_are_joined() {
-        let bytes: Vec<u8> = (0..100).collect();
-        for head_len in 0..40 {
-            for body_len in 0..40 {
-                let (head, body) = (&bytes[..head_len], &bytes[50..50 + body_len]);
-                let mut room = [MaybeUninit::new(0xa5); JOINED_LEN_MAX];
-                assert_eq!(joined(&mut room, head, body), [head, body].concat());
-            }
-        }
     }
 }

@@ -60,7 +60,7 @@ impl Endpoint {
         let memory = if let [piece] = pieces {
             // SAFETY: the caller guarantees that the piece is readable.
             let bytes = unsafe { slice_of(piece) };
-            if !spec.delivered && engine.submit_now(peer, &what, bytes) {
+            if !spec.delivered && engine.submit_now(peer, &what, [bytes, &[]]) {
                 return Ok(Sent::Done);
             }
             // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
@@ -69,7 +69,7 @@ impl Endpoint {
         } else {
             // SAFETY: the caller guarantees that the pieces are readable.
             let whole = unsafe { gathered(pieces) }?;
-            if !spec.delivered && engine.submit_now(peer, &what, &whole) {
+            if !spec.delivered && engine.submit_now(peer, &what, [&whole, &[]]) {
                 return Ok(Sent::Done);
             }
             Memory::Owned(whole.into())
@@ -98,7 +98,7 @@ impl Endpoint {
             return Err(SubmitError::TooLong);
         }
         let what = spec_of(spec);
-        if engine.submit_now(peer, &what, bytes) {
+        if engine.submit_now(peer, &what, [bytes, &[]]) {
             return Ok(());
         }
         if let PeerStatus::Failed(cause @ (Cause::ProcessExited | Cause::Violation(_))) =

@@ -16,9 +16,25 @@ use portolan_proto::{
 use portolan_sys::usage;
 
 impl Engine {
+    /// Sends a message. A function of its own, so that one by shared memory needs few registers.
+    #[inline(never)]
+    pub(crate) fn send_otherwise(
+        &mut self,
+        waiter: &mut Waiter,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        if self.submit_now(peer, &spec, [bytes, &[]]) {
+            self.progress_between_sends();
+            return Ok(());
+        }
+        self.send_queued(waiter, peer, spec, bytes)
+    }
+
     /// Sends a message that must wait for earlier messages of its lane.
     #[inline(never)]
-    pub(crate) fn send_queued(
+    fn send_queued(
         &mut self,
         waiter: &mut Waiter,
         peer: PeerId,

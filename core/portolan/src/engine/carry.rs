@@ -110,6 +110,11 @@ impl Carry for Engine {
         self.register_fresh();
     }
 
+    #[inline(always)]
+    fn settle(&mut self) {
+        self.settle_rest();
+    }
+
     /// Returns the urgency of the remaining work. Messages held back by batching, credit, a window
     /// or a full link are urgent. Frames in flight, which may be lost, and acknowledgements can
     /// wait.

@@ -105,9 +105,14 @@ impl Engine {
                 buffer,
             } = deferred;
             count += 1;
-            let handlers = &mut self.handlers;
-            self.inner
-                .run_handler(handlers, peer, port, message_len, &[], Some(buffer));
+            let message = Message {
+                source: peer.0,
+                port: port.number,
+                bytes: &[],
+                buffer: Some(buffer),
+                message_len,
+            };
+            self.inner.run_handler(&mut self.handlers, message);
         }
         // Handlers may have posted buffers for waiting messages.
         self.drain();
@@ -286,28 +291,38 @@ impl Inner {
             });
             return;
         }
-        self.run_handler(handlers, peer, port, message_len, bytes, buffer);
+        let message = Message {
+            source: peer.0,
+            port: port.number,
+            bytes,
+            buffer,
+            message_len,
+        };
+        self.run_handler(handlers, message);
     }
 
-    #[inline]
-    fn run_handler(
+    /// Runs the handler of `port` with a message where it is.
+    #[inline(always)]
+    pub(super) fn run_in_place(
         &mut self,
         handlers: &mut Handlers,
         peer: PeerId,
-        port: PortId,
-        message_len: u64,
+        port: u16,
         bytes: &[u8],
-        buffer: Option<Buffer>,
     ) {
-        let place = handlers.get_mut(usize::from(port.number));
-        if let Some(Some(handler)) = place {
-            let message = Message {
-                source: peer.0,
-                port: port.number,
-                bytes,
-                buffer,
-                message_len,
-            };
+        let message = Message {
+            source: peer.0,
+            port,
+            bytes,
+            buffer: None,
+            message_len: bytes.len() as u64,
+        };
+        self.run_handler(handlers, message);
+    }
+
+    #[inline(always)]
+    fn run_handler(&mut self, handlers: &mut Handlers, message: Message<'_>) {
+        if let Some(Some(handler)) = handlers.get_mut(usize::from(message.port)) {
             handler(&mut Context::new(self), message);
         }
     }

@@ -10,7 +10,14 @@ use crate::raw::{Cookie, PeerIndex, RawCompletion, RawKind, RawWhat, SubmitError
 use portolan_proto::{
     Cause, EndpointId, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, RemoteSpec, SendSpec,
 };
+use portolan_sys::memory;
+use std::mem::MaybeUninit;
 use std::ptr;
+
+/// Longest message for which both pieces are joined before sending: about the payload of a frame,
+/// which has a shorter send path. The pieces of a longer message are copied into its frames
+/// separately.
+const JOINED_LEN_MAX: usize = 1400;
 
 impl Engine {
     #[inline]
@@ -52,49 +59,46 @@ impl Engine {
         Ok(peer)
     }
 
-    /// Sends a message that fits a frame at once. Returns `false` if it must wait or needs a
-    /// rendezvous.
+    /// Sends a message in two pieces that needs no rendezvous at once. Returns `false` if it must
+    /// wait or needs one.
     #[inline(always)]
-    pub(crate) fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
+    pub(crate) fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, pieces: [&[u8]; 2]) -> bool {
         let turn = self.inner.turn;
-        let waits = self.inner.peers[peer.0 as usize].note_send(turn);
-        let leaves = !waits || self.inner.core.is_direct(peer);
-        if leaves && self.send_direct(peer, spec, bytes) {
+        // A frame of shared memory costs no more than a message that shares one.
+        let waits =
+            !self.inner.core.is_direct(peer) && self.inner.peers[peer.0 as usize].note_send(turn);
+        if !waits && self.send_pieces(peer, spec, pieces) {
             return true;
         }
         let inner = &mut self.inner;
         let is_open = !inner.pending.has(peer, spec);
-        let accepted = is_open && inner.core.append(peer, spec, bytes).is_some()
-            || match inner.stage(peer, spec, &[bytes]) {
-                Ok(Some(hint)) => {
-                    inner.flush_wanted |= hint == FlushHint::Full;
-                    true
-                }
-                _ => false,
-            };
-        if !waits || inner.flush_wanted {
+        let accepted = is_open && inner.core.append(peer, spec, pieces).is_some()
+            || self.stage_pieces(peer, spec, pieces);
+        if !waits || self.inner.flush_wanted {
             self.flush();
         }
         accepted
     }
 
-    /// Sends a message of two pieces that is too long to share a frame, as [`Engine::submit_now`]
-    /// does.
-    pub(crate) fn submit_two_now(
-        &mut self,
-        peer: PeerId,
-        spec: &SendSpec,
-        pieces: [&[u8]; 2],
-    ) -> bool {
-        let inner = &mut self.inner;
-        let waits = inner.peers[peer.0 as usize].note_send(inner.turn);
-        let Ok(Some(hint)) = inner.stage(peer, spec, &pieces) else {
+    /// Sends a message directly, as [`Engine::send_direct`]. Short pieces are joined first.
+    #[inline(always)]
+    fn send_pieces(&mut self, peer: PeerId, spec: &SendSpec, [head, body]: [&[u8]; 2]) -> bool {
+        if body.is_empty() {
+            return self.send_direct(peer, spec, head);
+        }
+        if head.len() + body.len() > JOINED_LEN_MAX {
+            return false;
+        }
+        let mut room = [MaybeUninit::uninit(); JOINED_LEN_MAX];
+        self.send_direct(peer, spec, memory::joined(&mut room, head, body))
+    }
+
+    fn stage_pieces(&mut self, peer: PeerId, spec: &SendSpec, pieces: [&[u8]; 2]) -> bool {
+        let count = if pieces[1].is_empty() { 1 } else { 2 };
+        let Ok(Some(hint)) = self.inner.stage(peer, spec, &pieces[..count]) else {
             return false;
         };
-        inner.flush_wanted |= hint == FlushHint::Full;
-        if !waits || inner.flush_wanted {
-            self.flush();
-        }
+        self.inner.flush_wanted |= hint == FlushHint::Full;
         true
     }
 

@@ -9,7 +9,7 @@ use crate::ops::{OpKind, Owner};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    Admitted, Dest, Event, LinkId, MessageDest, OpError, OpId, PeerId, PeerStatus, copy,
+    Admitted, Dest, Event, LinkId, MessageDest, OpError, OpId, PeerId, PeerStatus, RecvFilter, copy,
 };
 use portolan_sys::usage;
 
@@ -57,6 +57,9 @@ impl Inner {
         frame: &[u8],
         mut inbox: Option<&mut Inbox<'_>>,
     ) {
+        if !self.rest.is_empty() {
+            self.settle_rest(handlers);
+        }
         let Some(mut admitted) = self.core.admit(self.now, link, frame) else {
             // Bulk data may have completed an earlier message.
             if let Some(inbox) = inbox {
@@ -67,10 +70,28 @@ impl Inner {
         let is_taken = self.take_awaited(&mut admitted, frame, inbox.as_deref_mut());
         if is_taken {
             self.note_short();
+            if admitted.is_done() || self.keeps_rest(handlers, &admitted, frame, inbox.as_deref()) {
+                return;
+            }
         }
-        if !is_taken || !admitted.is_done() {
-            self.on_records(handlers, admitted, false, &whole(frame), inbox);
-        }
+        self.on_records(handlers, admitted, false, &whole(frame), inbox);
+    }
+
+    /// Keeps the rest of a frame for the next receive, if it begins with a message to the same port
+    /// and no handler would take any of it.
+    #[inline]
+    fn keeps_rest(
+        &mut self,
+        handlers: &Handlers,
+        admitted: &Admitted,
+        frame: &[u8],
+        inbox: Option<&Inbox<'_>>,
+    ) -> bool {
+        let filter = inbox.map(|inbox| inbox.want.filter);
+        let Some(RecvFilter::Port(port, _)) = filter else {
+            return false;
+        };
+        handlers.is_empty() && !port.system && self.keep_rest(admitted, frame, port)
     }
 
     /// Takes the next message of a frame for the receive that waits. That is most often all there
@@ -92,7 +113,7 @@ impl Inner {
     }
 
     /// Handles the remaining records of a frame.
-    fn on_records(
+    pub(super) fn on_records(
         &mut self,
         handlers: &mut Handlers,
         mut admitted: Admitted,
@@ -102,6 +123,10 @@ impl Inner {
     ) {
         if let Some(inbox) = &mut inbox {
             inbox.is_quiet = false;
+        }
+        if !handlers.is_empty() && self.run_handlers(handlers, &mut admitted, lossless, frame.head)
+        {
+            return;
         }
         loop {
             let open = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
@@ -119,15 +144,20 @@ impl Inner {
                 continue;
             };
             let bytes = &frame.head[whole.off..whole.off + whole.len];
+            let mut keeps = false;
             match (whole.dest, open) {
-                (MessageDest::Waiting, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
+                (MessageDest::Waiting, Some(inbox)) => {
+                    inbox.fill(admitted.from, bytes, None);
+                    keeps =
+                        !lossless && self.keeps_rest(handlers, &admitted, frame.head, Some(inbox));
+                }
                 (MessageDest::Held, _) => usage::count_copy(),
                 _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
             }
             if !lossless {
                 self.note_short();
             }
-            if admitted.is_done() {
+            if keeps || admitted.is_done() {
                 return;
             }
         }
@@ -136,6 +166,30 @@ impl Inner {
         }
         self.core.handle_rest(self.now, &admitted, frame.head);
         self.drain(handlers, Some(frame));
+    }
+
+    /// Passes the next messages of a frame to their handlers, as long as these take them in place.
+    /// Returns true if nothing is left in the frame.
+    #[inline(always)]
+    fn run_handlers(
+        &mut self,
+        handlers: &mut Handlers,
+        admitted: &mut Admitted,
+        lossless: bool,
+        head: &[u8],
+    ) -> bool {
+        while let Some((port, payload)) = self.core.take_in_place(admitted, head) {
+            self.run_in_place(handlers, admitted.from, port, &head[payload]);
+            // The handler may have posted a buffer, or opened a port, for a waiting message.
+            self.drain(handlers, None);
+            if !lossless {
+                self.note_short();
+            }
+            if admitted.is_done() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Handles a run of frames of `frame_len` bytes each; the last may be shorter. Returns how many
@@ -147,6 +201,9 @@ impl Inner {
         frames: &[u8],
         frame_len: usize,
     ) -> usize {
+        if !self.rest.is_empty() {
+            self.settle_rest(handlers);
+        }
         let datagrams = || frames.chunks(frame_len);
         // Opened one by one, as far as they are needed.
         let opened = datagrams().map_while(|datagram| checksum::open(datagram).ok());
@@ -368,7 +425,7 @@ impl Inner {
 
 /// Returns a frame of a network, which lies in one piece.
 #[inline]
-fn whole(head: &[u8]) -> RxFrame<'_> {
+pub(super) fn whole(head: &[u8]) -> RxFrame<'_> {
     RxFrame {
         from: None,
         head,

@@ -46,10 +46,11 @@ pub(crate) struct PeerInfo {
     pub(super) is_removed: bool,
 }
 
-/// Maximum number of messages to one peer that leave one by one in a turn. Applies to messages of
-/// an endpoint and to messages of several frames. A program that sends a few messages and then
-/// computes makes no further call that would send them. Later messages of the turn travel together.
-/// After a burst, so do all but the first message of the next turn.
+/// Maximum number of messages to one peer over a network that leave one by one in a turn: blocking
+/// sends, messages of an endpoint, and messages of several frames. A program that sends a few
+/// messages and then computes makes no further call that would send them, and the helper's wake-up
+/// would delay them. Later messages of the turn travel together. After a burst, so do all but the
+/// first message of the next turn.
 pub(crate) const ALONE_MAX: u32 = 8;
 
 impl PeerInfo {

@@ -348,7 +348,7 @@ impl Inner {
     #[inline]
     fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let appended =
-            !self.pending.has(peer, spec) && self.core.append(peer, spec, bytes).is_some();
+            !self.pending.has(peer, spec) && self.core.append(peer, spec, [bytes, &[]]).is_some();
         if appended {
             self.peers[peer.0 as usize].note_send(self.turn);
         }

@@ -37,11 +37,24 @@ impl Engine {
         spec: &SendSpec,
         bytes: &[u8],
     ) -> bool {
+        self.send_by_memory::<N>(peer, spec, bytes)
+            || self.send_over_network(peer, &spec.clone(), bytes)
+    }
+
+    /// Sends a message with a header of `N` bytes by shared memory, if nothing is queued before it
+    /// and the ring has room.
+    #[inline(always)]
+    pub(crate) fn send_by_memory<const N: usize>(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> bool {
         if self.inner.pending.has(peer, spec) {
             return false;
         }
         let Some(direct) = self.inner.core.direct::<N>(peer, spec, bytes.len()) else {
-            return self.send_over_network(peer, &spec.clone(), bytes);
+            return false;
         };
         let sent = self.links.send_message(peer, &direct, bytes);
         if sent.is_err() {
@@ -57,7 +70,10 @@ impl Engine {
     /// Sends a message over a network at once, if nothing is queued before it.
     #[inline(never)]
     fn send_over_network(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        if self.inner.owner.is_another() || !self.links.has_lossy() {
+        if self.inner.owner.is_another()
+            || !self.links.has_lossy()
+            || self.inner.pending.has(peer, spec)
+        {
             return false;
         }
         let now = self.inner.read_clock();

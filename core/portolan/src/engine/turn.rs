@@ -97,6 +97,7 @@ impl Engine {
         if self.inner.owner.is_another() {
             return self.abandon();
         }
+        self.settle_rest();
         let turn = self.inner.turn.wrapping_add(1);
         self.inner.turn = turn;
         let (mut moved, is_filled) = self.receive(turn, inbox);

@@ -52,6 +52,7 @@ impl Core {
             sh,
             ready,
             timed,
+            has_staged,
             ..
         } = self;
         let Some(Some(state)) = peers.get_mut(peer.index()) else {
@@ -64,6 +65,7 @@ impl Core {
         }
         let staged = stage(state, sh)?;
         list(ready, timed, state);
+        *has_staged = true;
         Ok(staged)
     }
 }

@@ -41,6 +41,28 @@ impl Admitted {
         self.at >= self.total_len
     }
 
+    /// Returns true if the next record is a whole message to `port` that is not best effort. `head`
+    /// is the argument that was passed to [`Core::admit`].
+    #[inline]
+    #[must_use]
+    pub fn is_next_for(&self, head: &[u8], port: PortId) -> bool {
+        let header = head.get(self.at..).and_then(<[u8]>::first_chunk);
+        let message = header.and_then(Message::peek_reliable);
+        message.is_some_and(|message| PortId::of(&message) == port)
+    }
+
+    /// Returns the records that were not taken, as a frame of their own.
+    #[must_use]
+    pub fn rest<'a>(&self, head: &'a [u8]) -> (Admitted, &'a [u8]) {
+        let end = self.total_len.min(head.len());
+        let rest = Admitted {
+            at: 0,
+            total_len: self.total_len.saturating_sub(self.at),
+            ..*self
+        };
+        (rest, head.get(self.at..end).unwrap_or_default())
+    }
+
     /// Returns the range of `len` bytes of payload after a header of `header_len` bytes, if `head`
     /// has all of it.
     #[inline]
@@ -165,11 +187,14 @@ impl Core {
         }
     }
 
-    /// Appends a message to its lane's open frame, if there is one with room.
-    #[inline]
-    pub fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
+    /// Appends a message in two pieces to its lane's open frame, if there is one with room.
+    #[inline(always)]
+    pub fn append(&mut self, peer: PeerId, spec: &SendSpec, pieces: [&[u8]; 2]) -> Option<()> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
-        state.append(&mut self.sh, spec, bytes)
+        state.append(&mut self.sh, spec, pieces)?;
+        // The peer is ready already, because of the frame.
+        self.has_staged = true;
+        Some(())
     }
 
     /// Returns true if nothing waits where a message would be matched: neither a receive nor a
@@ -204,8 +229,12 @@ impl Core {
         rest_len: usize,
         port: PortId,
     ) -> bool {
-        let takes = |to, len| to == port && len == rest_len;
-        let Some((state, _)) = self.take_awaited(from, header, takes) else {
+        debug_assert!(
+            self.is_quiet(&RecvFilter::Port(port, None)),
+            "an earlier message waits"
+        );
+        let takes = |_: &mut Matching, to, len| to == port && len == rest_len;
+        let Some((state, _)) = self.take_plain(from, header, takes) else {
             return false;
         };
         state.on_activity(now);
@@ -214,34 +243,29 @@ impl Core {
     }
 
     /// Takes a message of `from`, if it is the next of its lane and `takes` accepts its port and its
-    /// length, which is returned. The frame is reliable, and nothing [waits](Core::is_quiet) at the
-    /// port.
+    /// length. Returns its header. The frame is reliable.
     #[inline(always)]
-    fn take_awaited(
+    fn take_plain(
         &mut self,
         from: PeerId,
         header: &[u8; MESSAGE_LEN],
-        takes: impl FnOnce(PortId, usize) -> bool,
-    ) -> Option<(&mut Peer, usize)> {
-        let message = Message::peek(header)?;
+        takes: impl FnOnce(&mut Matching, PortId, usize) -> bool,
+    ) -> Option<(&mut Peer, Message)> {
+        let message = Message::peek_reliable(header)?;
         let len = usize::from(message.len);
-        if message.best_effort || !takes(PortId::of(&message), len) {
-            return None;
-        }
-        debug_assert!(
-            self.is_quiet(&RecvFilter::Port(PortId::of(&message), None)),
-            "an earlier message waits"
-        );
         let state = self.peers.get_mut(from.index())?.as_deref_mut()?;
         let (is_open, lanes, charge) = (state.is_open(), state.lanes_mut(), charge(len));
-        if !is_open || !lanes.may_take(message.lane, message.seq, charge) {
+        if !is_open
+            || !lanes.may_take(message.lane, message.seq, charge)
+            || !takes(&mut self.sh.matching, PortId::of(&message), len)
+        {
             return None;
         }
         self.sh.ctx.count_received(len as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
             list(&mut self.ready, &mut self.timed, state);
         }
-        Some((state, len))
+        Some((state, message))
     }
 
     /// Takes the next message of an admitted frame for `recv`, if it is the next of its lane.
@@ -254,16 +278,49 @@ impl Core {
         head: &[u8],
         recv: &WaitingRecv,
     ) -> Option<Range<usize>> {
+        debug_assert!(self.is_quiet(&recv.filter), "an earlier message waits");
+        let from = frame.from;
+        let takes = |_: &mut Matching, to, len| recv.takes(to, from, len);
+        let (_, payload) = self.take_record(frame, head, takes)?;
+        Some(payload)
+    }
+
+    /// Takes the next message of an admitted frame, if it is the next of its lane and its port
+    /// delivers in place. Returns the port and the range of the message in `head`, the argument that
+    /// was passed to [`Core::admit`].
+    #[inline(always)]
+    pub fn take_in_place(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+    ) -> Option<(u16, Range<usize>)> {
+        let takes = |matching: &mut Matching, to: PortId, _| {
+            let port = matching.port(to).filter(|port| port.is(PortMode::InPlace));
+            !to.system && port.is_some_and(|port| !port.has_unexpected())
+        };
+        self.take_record(frame, head, takes)
+    }
+
+    /// Takes the next message of an admitted frame, if it is the next of its lane and `takes`
+    /// accepts its port and its length. Returns the port's number and the range of the message.
+    #[inline(always)]
+    fn take_record(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        takes: impl FnOnce(&mut Matching, PortId, usize) -> bool,
+    ) -> Option<(u16, Range<usize>)> {
         let records = head.get(frame.at..frame.total_len)?;
         let (header, rest) = records.split_first_chunk()?;
         if !frame.reliable {
             return None;
         }
-        let takes = |to, len| len <= rest.len() && recv.takes(to, frame.from, len);
-        let (_, len) = self.take_awaited(frame.from, header, takes)?;
+        let takes =
+            |matching: &mut Matching, to, len| len <= rest.len() && takes(matching, to, len);
+        let (_, message) = self.take_plain(frame.from, header, takes)?;
         let start = frame.at + MESSAGE_LEN;
-        frame.at = start + len;
-        Some(start..frame.at)
+        frame.at = start + usize::from(message.len);
+        Some((message.port, start..frame.at))
     }
 
     /// Takes the next message of an admitted frame, if it is the next of its lane and fits a

@@ -164,6 +164,7 @@ impl Core {
             }
             self.ready.pop_front();
         }
+        self.has_staged = false;
         None
     }
 
@@ -193,13 +194,13 @@ impl Core {
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn some_pending_work(&self) -> PendingWork {
-        let is_ready = !self.ready.is_empty();
-        let waits = self.pending_counts.unsent > 0
+        let waits = self.has_staged
+            || self.pending_counts.unsent > 0
             || self.sh.transfers.count() > 0
             || self.sh.remote.outstanding_count() > 0;
-        match waits || is_ready && self.has_urgent_tx() {
+        match waits || !self.ready.is_empty() && self.has_urgent_tx() {
             true => PendingWork::Unsent,
             false => PendingWork::Unacknowledged,
         }
@@ -216,7 +217,7 @@ impl Core {
 
     /// Returns true if anything to send must not wait for the program's next call: everything
     /// except acknowledgements and credit that the sender does not need yet.
-    #[inline]
+    #[inline(never)]
     #[must_use]
     pub fn has_urgent_tx(&self) -> bool {
         let credit_len = self.sh.ctx.credit_len();

@@ -28,7 +28,7 @@ pub(crate) struct HeldBack {
 impl Lanes {
     /// Handles a waiting message that a receive has taken. Returns its credit to the peer, less the
     /// credit that was returned early. `P4.4`, `P4.14`
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_taken(
         &mut self,
         env: &mut Env<'_>,

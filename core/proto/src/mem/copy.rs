@@ -14,7 +14,7 @@ const COPY_INLINE_LEN: usize = 16;
 ///
 /// # Panics
 /// Panics if their lengths differ.
-#[inline]
+#[inline(always)]
 pub fn copy(dst: &mut [u8], src: &[u8]) {
     assert!(dst.len() == src.len(), "the lengths of a copy differ");
     if src.len() > COPY_INLINE_LEN || !(copy_ends::<8>(dst, src) || copy_ends::<4>(dst, src)) {

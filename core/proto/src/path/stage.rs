@@ -171,6 +171,16 @@ impl Staging<'_> {
     }
 }
 
+impl OpenFrame {
+    /// Returns room for a record of `need` bytes, which fits.
+    #[inline]
+    fn extend<'a>(&mut self, slots: &'a mut SlotPool, need: usize) -> &'a mut [u8] {
+        let start = self.len;
+        self.len += need;
+        &mut slots.bytes_mut(self.slot)[start..self.len]
+    }
+}
+
 impl Path {
     /// Returns true if `lane` may add another message to frames of this path.
     #[inline]
@@ -216,9 +226,7 @@ impl Path {
         };
         // P7.2, P3.11
         open.numbered |= is_numbered;
-        let start = open.len;
-        open.len += need;
-        (&mut slots.bytes_mut(open.slot)[start..start + need], hint)
+        (open.extend(slots, need), hint)
     }
 
     /// Returns true if the lane's open frame has room for a record of `need` bytes.
@@ -585,7 +593,7 @@ impl Paths {
 
     /// Returns room for a record of `need` bytes in the open frame of `lane`, if there is any and
     /// `number` assigns a number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append<'a>(
         &mut self,
         slots: &'a mut SlotPool,
@@ -594,9 +602,12 @@ impl Paths {
         number: impl FnOnce() -> Option<u16>,
     ) -> Option<(u16, &'a mut [u8])> {
         let path = self.small_mut()?;
-        if path.has_open_room(lane, need) {
+        if let Some(open) = &mut path.open[lane]
+            && open.len + need <= open.len_max
+        {
             let seq = number()?;
-            return Some((seq, path.stage_shared(slots, lane, need, true).0));
+            open.numbered = true;
+            return Some((seq, open.extend(slots, need)));
         }
         if path.is_lossless() {
             return None;

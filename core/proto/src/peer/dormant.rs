@@ -66,7 +66,7 @@ impl From<Peer> for DormantPeer {
             stream,
             last_seen,
             queued: _,
-            is_direct: _,
+            direct: _,
             timed: _,
             watched: _,
             // No work is left.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Handshakes of one peer: hellos on all paths, their replies, and the end of a session (`P2`).
 
-use super::Peer;
+use super::{Direct, Peer};
 use crate::base::narrow::narrow;
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::session::authenticator;
@@ -120,7 +120,7 @@ impl Peer {
         if is_reply && !proven {
             return Err(DropReason::StaleSession);
         }
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         let comes_up = self.session.adopt(hello, proven);
         self.last_seen = now;
         // P2.7

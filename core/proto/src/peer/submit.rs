@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Submission of messages and requests to one peer: they are checked, numbered, charged and staged.
 
-use super::Peer;
 use super::eager_stream::as_fragment;
+use super::{Direct, Peer};
 use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
@@ -137,7 +137,7 @@ impl Peer {
         spec: &SendSpec,
         len: usize,
     ) -> Option<[u8; N]> {
-        if !self.is_direct && !self.becomes_direct() {
+        if self.direct != Direct::Yes && !self.becomes_direct() {
             return None;
         }
         debug_assert!(self.may_be_direct(), "something waits on the path");
@@ -155,14 +155,27 @@ impl Peer {
     /// Returns true if nothing is known to wait before a message on its lossless path.
     #[inline]
     pub(crate) fn is_direct(&self) -> bool {
-        self.is_direct
+        self.direct == Direct::Yes
     }
 
     /// Checks whether messages may be sent directly from now on.
-    #[cold]
+    #[inline]
     fn becomes_direct(&mut self) -> bool {
-        self.is_direct = self.may_be_direct();
-        self.is_direct
+        debug_assert!(
+            self.direct != Direct::No || !self.may_be_direct(),
+            "a change of the paths was not noted"
+        );
+        self.direct == Direct::Unknown && self.find_direct()
+    }
+
+    #[cold]
+    fn find_direct(&mut self) -> bool {
+        self.direct = match self.paths.small_path() {
+            Some(path) if !path.is_lossless() => Direct::No,
+            _ if self.may_be_direct() => Direct::Yes,
+            _ => Direct::Unknown,
+        };
+        self.direct == Direct::Yes
     }
 
     /// Returns true if the session is open, small messages use a lossless path, and nothing waits
@@ -176,20 +189,30 @@ impl Peer {
     }
 
     /// Appends a message to its lane's open frame, if there is one with room.
-    #[inline]
-    pub(crate) fn append(&mut self, sh: &mut Shared, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
+    #[inline(always)]
+    pub(crate) fn append(
+        &mut self,
+        sh: &mut Shared,
+        spec: &SendSpec,
+        [head, body]: [&[u8]; 2],
+    ) -> Option<()> {
         if !self.session.is_up() || spec.best_effort {
             return None;
         }
         let (lane, header_len) = (spec.lane.index(), spec.header_len());
-        let need = header_len + bytes.len();
-        let len = u16::try_from(bytes.len()).ok()?;
+        let message_len = head.len() + body.len();
+        let need = header_len + message_len;
+        let len = u16::try_from(message_len).ok()?;
         let tx = self.lanes.tx(spec.lane);
-        let number = || tx.reserve(charge(bytes.len()));
+        let number = || tx.reserve(charge(message_len));
         let (seq, out) = self.paths.append(&mut sh.slots, lane, need, number)?;
         sh.ctx.counters_mut().messages_sent += 1;
         spec.message(len, seq).emit(out);
-        copy(&mut out[header_len..], bytes);
+        let (first, second) = out[header_len..].split_at_mut(head.len());
+        copy(first, head);
+        if !body.is_empty() {
+            copy(second, body);
+        }
         Some(())
     }
 

@@ -4,7 +4,7 @@
 //! Order on a path: lost frames, high lane, control records, low lane, runs of eager fragments,
 //! bulk data (`P4.10`). Acknowledgements and credit are piggybacked on any frame (`piggyback`).
 
-use super::Peer;
+use super::{Direct, Peer};
 use crate::base::narrow::narrow;
 use crate::mem::scratch::Scratch;
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
@@ -304,7 +304,7 @@ impl Peer {
 
     /// Puts back a transmit that the link refused. It is returned again once the path is unblocked.
     pub(crate) fn take_back(&mut self, sh: &mut Shared, link: LinkId, kind: OutgoingKind) {
-        self.is_direct = false;
+        self.direct = Direct::Unknown;
         if let Some(path) = self.paths.get_mut(link) {
             path.block();
             path.take_back(&mut sh.slots, kind);

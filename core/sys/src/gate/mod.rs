@@ -109,6 +109,10 @@ pub trait Carry: Send + 'static {
     /// Called after [`Guard::Asleep`], when the owner or the helper uses the value again.
     fn end_guard(&mut self) {}
 
+    /// Called when the owner takes the value back, except by [`Gate::enter_unsettled`].
+    #[inline]
+    fn settle(&mut self) {}
+
     /// Returns how urgent the pending work is, when the owner releases the value.
     fn pending(&self) -> Pending;
 
@@ -185,6 +189,14 @@ impl<T: Carry> Gate<T> {
     /// Takes the value back for the lifetime of the guard.
     #[inline]
     pub fn enter(&mut self) -> Entered<'_, T> {
+        let mut entered = self.enter_unsettled();
+        entered.settle();
+        entered
+    }
+
+    /// Like [`Gate::enter`], without [`Carry::settle`].
+    #[inline]
+    pub fn enter_unsettled(&mut self) -> Entered<'_, T> {
         // Leaked guards, and references from `hold`, cannot be in use any more.
         self.read_guards.set(0);
         self.is_held.set(false);
@@ -195,8 +207,9 @@ impl<T: Carry> Gate<T> {
     /// Like [`Gate::enter`], for reading.
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
-        self.read_guards.set(self.read_guards.get() + 1);
         self.begin();
+        self.settle_unused();
+        self.read_guards.set(self.read_guards.get() + 1);
         ReadGuard(self)
     }
 
@@ -205,6 +218,7 @@ impl<T: Carry> Gate<T> {
     #[inline]
     pub fn hold(&self) -> &T {
         self.begin();
+        self.settle_unused();
         self.is_held.set(true);
         // SAFETY: the owner holds the baton until the next `enter`, before which the reference
         // ends.
@@ -215,9 +229,19 @@ impl<T: Carry> Gate<T> {
     #[inline]
     pub fn hold_mut(&mut self) -> &mut T {
         self.begin();
+        self.settle_unused();
         self.is_held.set(true);
         // SAFETY: as in `hold`; `&mut self` makes this the only reference.
         unsafe { &mut *self.shared.value.get() }
+    }
+
+    /// Calls [`Carry::settle`], unless the value is in use already.
+    #[inline]
+    fn settle_unused(&self) {
+        if self.read_guards.get() == 0 && !self.is_held.get() {
+            // SAFETY: the owner holds the baton, and neither guards nor references of `hold` exist.
+            unsafe { &mut *self.shared.value.get() }.settle();
+        }
     }
 
     #[inline]
@@ -275,15 +299,11 @@ impl<T: Carry> Gate<T> {
             return;
         }
         // SAFETY: the owner holds the baton, and no part of the value is in use any more.
-        match unsafe { &*self.shared.value.get() }.pending() {
-            Pending::Nothing => {}
-            Pending::Patient => self.leave(false),
-            Pending::Urgent => self.leave(true),
-        }
-    }
-
-    #[inline(never)]
-    fn leave(&self, is_urgent: bool) {
+        let is_urgent = match unsafe { &*self.shared.value.get() }.pending() {
+            Pending::Nothing => return,
+            Pending::Patient => false,
+            Pending::Urgent => true,
+        };
         if self.process.is_another() {
             return;
         }
@@ -294,7 +314,7 @@ impl<T: Carry> Gate<T> {
         if let Some(helper) = helper {
             self.has_baton.set(false);
             if self.shared.baton.put_down(is_urgent) {
-                helper.thread().unpark();
+                wake(helper);
             }
         }
     }
@@ -308,6 +328,11 @@ impl<T: Carry> Gate<T> {
         }
         self.helper.get_or_init(|| helper.ok()).as_ref()
     }
+}
+
+#[cold]
+fn wake(helper: &JoinHandle<()>) {
+    helper.thread().unpark();
 }
 
 /// Guard with which the owner uses the value.

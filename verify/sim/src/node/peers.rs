@@ -457,7 +457,7 @@ impl Node {
     /// Sends by a shortcut: into an open frame, or at once over shared memory. Returns `false` if
     /// none applies.
     fn send_shortly(&mut self, cx: &mut Context, peer: u32, spec: &SendSpec, bytes: &[u8]) -> bool {
-        if cx.plan.shortcuts && self.core.append(PeerId(peer), spec, bytes).is_some() {
+        if cx.plan.shortcuts && self.core.append(PeerId(peer), spec, [bytes, &[]]).is_some() {
             return true;
         }
         let is_open = cx.plan.shortcuts && cx.alive[peer as usize];

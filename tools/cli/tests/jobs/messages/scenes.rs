@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scenes of messages between the ranks of a job. Each scene has its own ports.
 
-use crate::common::payload::{check, mixed_len, payload};
+use crate::common::payload::{check, mix, mixed_len, payload};
 use portolan::{Error, Group, Lane, Node, PortConfig, ReduceOp, Request, Target};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -10,6 +11,8 @@ use std::time::{Duration, SystemTime};
 pub(crate) type Scene = fn(&mut Node);
 
 pub(crate) const ALL: &[(&str, Scene)] = &[
+    // First: a port with a handler changes how all frames are received.
+    ("short messages received in all ways", shared_frames),
     ("every length", every_length),
     ("bursts on both lanes, received late", late_bursts),
     ("gathered pieces", gathered),
@@ -80,6 +83,66 @@ fn every_length(node: &mut Node) {
             "the buffer came back changed"
         );
     }
+}
+
+/// Sends short messages to two ports, many in each frame, and receives them in all ways.
+fn shared_frames(node: &mut Node) {
+    const PORTS: [u16; 2] = [61, 62];
+    const COUNT: u32 = 60;
+    let (own, to, from) = (node.rank(), next(node), previous(node));
+    PORTS.iter().for_each(|port| open(node, *port));
+    let len_of = |index: u32| usize::try_from(index % 40).unwrap();
+    for round in 0..40 {
+        let mut due = [VecDeque::new(), VecDeque::new()];
+        for index in round * COUNT..(round + 1) * COUNT {
+            let place = usize::from(mix(index.into()) % 7 == 0);
+            let bytes = payload(own, 0, index, len_of(index));
+            node.send(Target::new(to, PORTS[place]), &bytes).unwrap();
+            due[place].push_back(index);
+        }
+        for step in 0..COUNT {
+            let choice = mix(u64::from(round * COUNT + step) << 32);
+            let other = choice % 5 == 0 && !due[1].is_empty() || due[0].is_empty();
+            let place = usize::from(other);
+            let index = due[place].pop_front().unwrap();
+            let bytes = received_by(node, choice / 5 % 7, (from, PORTS[place]));
+            check(&bytes, from, 0, index, len_of(index));
+        }
+    }
+}
+
+/// Receives a message of at most 40 bytes by the call that `way` selects.
+fn received_by(node: &mut Node, way: u64, (from, port): (u32, u16)) -> Vec<u8> {
+    let mut buffer = vec![0xa5; 40];
+    let got = match way {
+        0 => {
+            let request = node.post_recv(port, buffer).unwrap();
+            let done = node.wait(request).unwrap();
+            let mut bytes = done.buffer.unwrap().into_vec();
+            bytes.truncate(done.len);
+            return bytes;
+        }
+        1 => {
+            let found = node.probe(port).unwrap();
+            let got = node.recv_from(from, port, &mut buffer).unwrap();
+            assert_eq!(found, got);
+            got
+        }
+        2 => {
+            let wait = Duration::from_secs(60);
+            let got = node.recv_timeout(port, &mut buffer, wait);
+            got.unwrap().expect("60 s are enough")
+        }
+        3 => {
+            node.progress().unwrap();
+            node.recv(port, &mut buffer).unwrap()
+        }
+        4 => node.recv_from(from, port, &mut buffer).unwrap(),
+        _ => node.recv(port, &mut buffer).unwrap(),
+    };
+    assert_eq!(got.source, from);
+    buffer.truncate(got.len);
+    buffer
 }
 
 /// Sends from all ranks to all on both lanes; receivers are late and select sources in turn.
