@@ -24,9 +24,9 @@ pub(crate) struct PeerInfo {
     pub(super) is_opening: bool,
     /// Turn in which a message was last sent to this peer.
     pub(super) sent_turn: u32,
-    /// Messages sent in that turn, and a flag that is set when the turn before had a burst.
+    /// Messages sent in that turn, and the number of turns with sends in which a burst is expected.
     sent_count: u32,
-    is_bursty: bool,
+    bursts_left: u8,
     /// Time from which the peer is awaited, or suspected by the core.
     pub(super) watched_since: Option<Instant>,
     /// Time of the program's last poll for this peer, if polling is the only reason to watch it.
@@ -50,8 +50,12 @@ pub(crate) struct PeerInfo {
 /// sends, messages of an endpoint, and messages of several frames. A program that sends a few
 /// messages and then computes makes no further call that would send them, and the helper's wake-up
 /// would delay them. Later messages of the turn travel together. After a burst, so do all but the
-/// first message of the next turn.
+/// first message of the next [`BURSTS_EXPECTED`] turns.
 pub(crate) const ALONE_MAX: u32 = 8;
+
+/// Number of turns with sends after a burst in which another is expected. Programs that send bursts
+/// send a few other messages between them, such as those of a barrier.
+const BURSTS_EXPECTED: u8 = 4;
 
 impl PeerInfo {
     /// Returns the reason for the peer's failure, for an error.
@@ -84,10 +88,13 @@ impl PeerInfo {
         if self.sent_turn == turn {
             self.sent_count = self.sent_count.wrapping_add(1);
         } else {
-            self.is_bursty = self.sent_count > ALONE_MAX;
+            self.bursts_left = match self.sent_count > ALONE_MAX {
+                true => BURSTS_EXPECTED,
+                false => self.bursts_left.saturating_sub(1),
+            };
             (self.sent_turn, self.sent_count) = (turn, 1);
         }
-        self.sent_count > if self.is_bursty { 1 } else { ALONE_MAX }
+        self.sent_count > if self.bursts_left > 0 { 1 } else { ALONE_MAX }
     }
 
     /// Tests whether no message was sent to this peer in this turn.
