@@ -43,10 +43,12 @@ impl Engine {
         bytes: &[u8],
     ) -> Result<(), Error> {
         let peer = self.inner.check_rank(rank)?;
+        if self.inner.core.is_direct(peer) && self.send_direct(peer, &spec, bytes) {
+            return Ok(());
+        }
         let turn = self.inner.turn;
-        let is_first = self.inner.peers[peer.0 as usize].is_first(turn);
-        let leaves = is_first || self.inner.core.is_direct(peer);
-        if leaves && self.send_direct(peer, &spec, bytes) {
+        if self.inner.peers[peer.0 as usize].is_first(turn) && self.send_direct(peer, &spec, bytes)
+        {
             self.inner.peers[peer.0 as usize].note_send(turn);
             return Ok(());
         }
