@@ -1088,8 +1088,8 @@ int portolan_open_active(struct portolan_node_t *node,
 
 /**
  * Sends `len` bytes to `port` of process `rank`. The bytes may be reused when it returns. Short
- * messages are then copied and in flight; long ones have arrived. `flags`: 0, or PORTOLAN_HIGH,
- * PORTOLAN_BEST_EFFORT, or both. A message may be empty.
+ * messages are then copied, and have left or leave within microseconds; long ones have arrived.
+ * `flags`: 0, or PORTOLAN_HIGH, PORTOLAN_BEST_EFFORT, or both. A message may be empty.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_PATH, PORTOLAN_ERR_NO_ANSWER,
  * PORTOLAN_ERR_PEER_GONE.
