@@ -49,7 +49,7 @@ pub use stream::{
     Pipe, abort_stream, begin_connect, connect_within, is_stream_connected, listen_server,
     listen_stream, prepare_stream, stream_timeouts,
 };
-pub use wire_end::{Arrived, WIRE_FRAME_LEN_MAX, WireEnd, wire_addresses};
+pub use wire_end::{Arrived, WIRE_FRAME_LEN_MAX, WireEnd, wire_addresses, wire_frame};
 pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};
 pub use zero_copy::{DirectReader, ZeroCopyWriter};
 

@@ -2,12 +2,36 @@
 //! Runs the simulator with the unmodified core, where no seed may violate a guarantee, and with
 //! deliberate bugs, which must be found.
 
+#[path = "../../../core/wire/tests/dissector/tshark.rs"]
+mod tshark;
+
 use portolan_sim::{Canary, Options, simulate};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Number of runs in which a canary must be found; most runs never reach its place.
 const CANARY_SEEDS: u64 = 100;
+
+/// Bytes before the contents of a captured frame.
+const ETHERNET_LEN: usize = 14;
+
+/// A field of each record that processes exchange outside of streams.
+const RECORDS: [&str; 13] = [
+    "message.seq",
+    "fragment.offset",
+    "rts.message_len",
+    "grant.limit",
+    "chunk.offset",
+    "done.status",
+    "credit.limit",
+    "ack.base",
+    "probe.nonce",
+    "remote_write.span",
+    "remote_get.len",
+    "remote_reply.op",
+    "hello.epoch",
+];
 
 fn run_all(seeds: std::ops::Range<u64>, options: impl Fn(u64) -> Options + Sync) {
     let next = AtomicU64::new(seeds.start);
@@ -74,6 +98,33 @@ fn capture_contains_every_sent_frame() {
         frame_count += 1;
     }
     assert_eq!(frame_count, report.frame_count);
+}
+
+/// Every byte of at least 10,000 frames has a meaning, on lossless links and networks.
+#[test]
+fn dissector_explains_every_byte() {
+    if !tshark::can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (mut packet_count, mut names) = (0, BTreeSet::new());
+    for seed in 1.. {
+        let path = dir.path().join("run.pcap");
+        let options = Options {
+            pcap: Some(path.clone()),
+            ..seeded(seed)
+        };
+        simulate(&options).expect("holds");
+        for packet in tshark::packets(&path) {
+            let is_whole = !packet.is_malformed() && packet.uncovered(ETHERNET_LEN).is_empty();
+            assert!(is_whole, "seed {seed}\n{packet}");
+            names.extend(packet.fields.into_iter().map(|field| field.name));
+            packet_count += 1;
+        }
+        if packet_count >= 10_000 && RECORDS.iter().all(|name| names.contains(*name)) {
+            return;
+        }
+    }
 }
 
 #[test]

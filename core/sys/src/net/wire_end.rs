@@ -152,6 +152,12 @@ pub fn wire_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
     Some((*to, *rest.first_chunk()?))
 }
 
+/// Returns a frame of [`WireEnd::receive`] without the kernel's header.
+#[must_use]
+pub fn wire_frame(frame: &[u8]) -> &[u8] {
+    frame.get(OFFLOAD_LEN..).unwrap_or(&[])
+}
+
 #[allow(clippy::cast_possible_truncation, reason = "3")]
 const ETHERTYPE_ALL: u16 = libc::ETH_P_ALL as u16;
 
@@ -260,6 +266,7 @@ mod tests {
         let addresses = wire_addresses(&buf).unwrap();
         assert_eq!(addresses, (*b"tototo", *b"fromme"));
         assert_eq!(wire_addresses(&buf[..21]), None);
+        assert_eq!(wire_frame(&buf)[..12], *b"tototofromme");
     }
 
     #[test]

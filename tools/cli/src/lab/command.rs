@@ -2,7 +2,7 @@
 //! `portolan lab`.
 
 use super::link::{DelayBy, Link};
-use super::{Kind, Lab, Options, line, plan, temporary};
+use super::{Kind, Lab, Options, capture, line, plan, temporary};
 use crate::error::UserError;
 use crate::output::outln;
 use crate::program;
@@ -30,6 +30,8 @@ enum Action {
     /// Run a command line on one host, as rsh would; for launchers only.
     #[command(hide = true)]
     Rsh(Rsh),
+    /// Record the frames of a lab's hosts in a file, until Ctrl-C.
+    Capture(capture::Args),
     /// List the labs that are up.
     List,
     /// Remove a lab.
@@ -105,6 +107,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Action::Exec(exec) => return Err(enter(&exec)),
         Action::Mpirun(args) => return crate::mpi::lab::main(args),
         Action::Rsh(rsh) => return Err(exec_rsh(&rsh)),
+        Action::Capture(args) => capture::main(&args)?,
         Action::List => list()?,
         Action::Down { name } => remove(&name)?,
         Action::Line { name, hosts, link } => line::main(&name, hosts, &link)?,

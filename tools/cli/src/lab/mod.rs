@@ -8,6 +8,7 @@
 //! Invariant: only namespaces that carry this program's mark (the alias of their `lo`) are listed,
 //! entered or removed.
 
+mod capture;
 pub(crate) mod command;
 pub(crate) mod cores;
 pub(crate) mod host;

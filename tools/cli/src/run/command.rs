@@ -305,8 +305,8 @@ fn directory(requested: Option<PathBuf>) -> Result<String> {
     }
 }
 
-/// Parses the time limit of a job; more than a year is a mistake.
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Parses a time limit in seconds; more than a year is a mistake.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     parse_seconds(text, 0.001..=31_536_000.0).map(Duration::from_secs_f64)
 }
 

@@ -10,6 +10,7 @@ mod common;
 mod broadcast_multicast;
 mod broken;
 mod broker;
+mod capture;
 mod doctor;
 mod faults;
 mod hostile;
