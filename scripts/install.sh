@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Installs the programs below the given directory, and the broker's service.
+# Installs the programs below the given directory, with manual pages and completions, the broker's
+# service, and the dissector for Wireshark.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -32,6 +33,8 @@ install -d -- "$units"
 install -m 644 -t "$units" -- scripts/systemd/portolan-broker.socket
 sed "s|@PREFIX@|${installed_prefix}|" scripts/systemd/portolan-broker.service > "$units/portolan-broker.service"
 chmod 644 "$units/portolan-broker.service"
+"$release_dir/portolan" write-pages "$prefix/share"
+install -D -m 644 -t "$prefix/share/portolan" -- core/wire/wireshark/portolan.lua
 install -d -- "$prefix/share/man/man8"
 install -m 644 -t "$prefix/share/man/man8" -- tools/cli/man/portolan-broker.8
 say "${programs[*]} are in $prefix/bin"

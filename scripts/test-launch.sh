@@ -211,6 +211,12 @@ slurm_jobs() {
         "${srun[@]}" --mpi=pmix env FI_PROVIDER=portolan \
         FI_PROVIDER_PATH="$work_dir/provider" OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi \
         "$work_dir/mpi-ring"
+    # shellcheck disable=SC2016 # The inner shell expands them.
+    check "MPI program, by the batch script of examples/slurm" "mpi-ring: $ranks ranks" \
+        sh -c '"$@"; status=$?; cat "$0"; exit $status' "$work_dir/batch.out" \
+        "${on_h0[@]}" env SLURM_CONF="$work_dir/slurm.conf" FI_PROVIDER_PATH="$work_dir/provider" \
+        sbatch --wait --quiet -N 2 --ntasks-per-node 2 --output "$work_dir/batch.out" \
+        examples/slurm/mpi.sbatch "$work_dir/mpi-ring"
 }
 
 # Casts a file to all nodes of an allocation: this one reads it, srun starts the other nodes.

@@ -18,6 +18,7 @@ mod launcher;
 mod mpi;
 mod orphans;
 mod output;
+mod pages;
 mod plot;
 mod predict;
 mod profile;
@@ -28,7 +29,7 @@ mod signals;
 mod sockets;
 mod tune;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -80,6 +81,9 @@ enum Command {
     /// Run one end of a `bench` measurement; for internal use.
     #[command(hide = true)]
     BenchWorker(portolan_bench::WorkerArgs),
+    /// Write the manual pages and completions of this command, for installers.
+    #[command(hide = true)]
+    WritePages(pages::Args),
     /// Run the part of `run` that starts processes on each host; for internal use.
     #[command(hide = true)]
     Agent,
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::run(&args),
         Command::TuneWorker(args) => tune::work(&args),
         Command::BenchWorker(args) => portolan_bench::work(&args),
+        Command::WritePages(args) => pages::main(Cli::command(), &args),
         Command::Agent => agent::main(),
     };
     match result {
