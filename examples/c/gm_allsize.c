@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
     }
     gm_dma_free(port, bytes);
     gm_close(port);
-    /* A closed port does not use its buffers any more; open another port to free them. */
+    /* A closed port no longer uses its buffers; open another port to free them. */
     must(gm_open(&port, 0, PORT, "gm_allsize", GM_API_VERSION), "gm_open");
     for (unsigned size = gm_min_message_size(port); size <= last; size++)
         for (int i = 0; i < AHEAD; i++) gm_dma_free(port, buffers[size][i]);

@@ -36,7 +36,7 @@ use portolan_sys::net::{
     self, ErrorOrigin, Interface, PortRange, Scatter, Sender, SockAddr, SocketError,
 };
 use second::Second;
-use socket::{BUSY, Busy, COMMON, Socket};
+use socket::{BUSY, BusyPeer, COMMON, Socket};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -120,7 +120,7 @@ pub struct Udp {
     local: SocketAddr,
     /// Common socket, and the busy peer's socket if there is one.
     sockets: Vec<Socket>,
-    busy: Busy,
+    busy: BusyPeer,
     peers: PeerTable<SockAddr>,
     /// Set if the kernel cuts runs into segments.
     segmentation: bool,
@@ -191,7 +191,7 @@ impl Udp {
             config: config.clone(),
             local,
             sockets: vec![Socket::new(socket)],
-            busy: Busy::new(),
+            busy: BusyPeer::new(),
             peers: PeerTable::new(),
             segmentation,
             sender: Sender::new(),

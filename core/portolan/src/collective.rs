@@ -234,7 +234,7 @@ pub(crate) struct State {
 
 /// Error: the group has the maximum number of pending operations.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Busy;
+pub(crate) struct TooManyPending;
 
 impl State {
     /// Returns the reason for which the group is broken, if it is.
@@ -255,14 +255,14 @@ impl State {
     }
 
     /// Begins `call` and returns its head.
-    pub(crate) fn begin(&mut self, call: &Head) -> Result<Head, Busy> {
+    pub(crate) fn begin(&mut self, call: &Head) -> Result<Head, TooManyPending> {
         let head = Head {
             seq: self.last_seq() + 1,
             ..*call
         };
         let pending = &mut self.pending[head.slot()];
         if pending.is_some() {
-            return Err(Busy);
+            return Err(TooManyPending);
         }
         *pending = Some(head.seq);
         if self.history.len() == HISTORY_LEN {

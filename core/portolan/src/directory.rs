@@ -82,7 +82,7 @@ enum State {
     /// Process with which a standalone process is beginning a relation. It may send already.
     Expected,
     /// Peer of a standalone process.
-    Met,
+    Connected,
     /// Former peer of a standalone process. Its last messages may still arrive.
     Closed,
     /// The same, after everything has arrived. Its address is kept for errors.
@@ -191,7 +191,7 @@ impl Directory {
             State::Removed
             | State::Forgotten
             | State::Expected
-            | State::Met
+            | State::Connected
             | State::Closed
             | State::Parted => return false,
             State::Inserted => entry.state = State::Removed,
@@ -270,8 +270,8 @@ impl Directory {
     pub(crate) fn relation_with(&self, address: &EndpointAddress) -> Option<(PeerId, u64)> {
         let table = self.lock();
         let peer = *table.by_address.get(address)?;
-        let is_met = table.entries[peer.0 as usize].state == State::Met;
-        let relation = table.relations.get(&peer).filter(|_| is_met)?;
+        let is_connected = table.entries[peer.0 as usize].state == State::Connected;
+        let relation = table.relations.get(&peer).filter(|_| is_connected)?;
         Some((peer, relation.number))
     }
 
@@ -298,7 +298,7 @@ impl Directory {
         let table = &mut *self.lock();
         let entry = &mut table.entries[peer.0 as usize];
         if entry.state == State::Expected {
-            entry.state = State::Met;
+            entry.state = State::Connected;
         }
     }
 
@@ -306,7 +306,7 @@ impl Directory {
     pub(crate) fn close(&self, peer: PeerId) {
         let table = &mut *self.lock();
         if let Some(entry) = table.entries.get_mut(peer.0 as usize)
-            && matches!(entry.state, State::Expected | State::Met)
+            && matches!(entry.state, State::Expected | State::Connected)
         {
             entry.state = State::Closed;
         }
@@ -347,18 +347,20 @@ impl Directory {
     }
 
     /// Tests whether `peer` is a peer now.
-    pub(crate) fn is_met(&self, peer: PeerId) -> bool {
+    pub(crate) fn is_connected(&self, peer: PeerId) -> bool {
         let table = self.lock();
         let entry = table.entries.get(peer.0 as usize);
-        entry.is_some_and(|entry| entry.state == State::Met)
+        entry.is_some_and(|entry| entry.state == State::Connected)
     }
 
     /// Returns all peers, with the generations of their numbers.
-    pub(crate) fn met(&self) -> Vec<(PeerId, u32)> {
+    pub(crate) fn connected(&self) -> Vec<(PeerId, u32)> {
         let table = self.lock();
         let numbered = (0..).map(PeerId).zip(&table.entries);
-        let met = numbered.filter(|(_, entry)| entry.state == State::Met);
-        met.map(|(peer, entry)| (peer, entry.generation)).collect()
+        let connected = numbered.filter(|(_, entry)| entry.state == State::Connected);
+        connected
+            .map(|(peer, entry)| (peer, entry.generation))
+            .collect()
     }
 }
 
@@ -460,7 +462,7 @@ mod tests {
         assert_eq!((third, directory.generation_of(third)), (first, 1));
         let fresh = directory.take_fresh();
         assert!(fresh[0].is_reused && fresh[0].pair_secret == Some([3; 32]));
-        assert_eq!(directory.met(), [(first, 1), (second, 0)]);
+        assert_eq!(directory.connected(), [(first, 1), (second, 0)]);
     }
 
     #[test]

@@ -3,13 +3,12 @@
 //!
 //! A turn of [`Engine::progress`] receives from the links, acts on the core's events while the
 //! frame is still in memory, and sends what the core has ready. All work runs on the calling
-//! thread. While the program makes no call, the helper thread ([`carry`]) runs it instead. The
+//! thread. While the program makes no call, the helper thread ([`service`]) runs it instead. The
 //! thread of [`crate::liveness`] does not touch the engine.
 
 mod background;
 mod blocking;
 mod calls;
-mod carry;
 mod close;
 mod collective;
 mod completion;
@@ -35,6 +34,7 @@ mod remote;
 mod rest;
 mod scout;
 mod send;
+mod service;
 mod stream;
 mod tagged;
 mod transmit;
@@ -81,7 +81,7 @@ use crate::pool::Pool;
 use crate::seal::{Auth, Seals};
 use crate::settings;
 use crate::table::Table;
-use portolan_proto::liveness::{Delays, Patience};
+use portolan_proto::liveness::{Delays, SilenceLimits};
 use portolan_proto::{Cause, Core, Instant, PeerId};
 use portolan_sys::fork::Owner;
 use std::collections::{BTreeMap, VecDeque};
@@ -168,7 +168,7 @@ pub(crate) struct Inner {
     /// Keys of a job that seals its frames on networks.
     seals: Option<Box<Seals>>,
     /// Time limits for silent peers.
-    patience: Patience,
+    silence_limits: SilenceLimits,
     /// Delays of answers, and of this process's own wake-ups.
     delays: Delays,
     /// Live peers with undelivered messages.
@@ -272,7 +272,7 @@ impl Inner {
             pool: Pool::default(),
             link_drops: BTreeMap::new(),
             faults: fault::Faults::default(),
-            patience: Patience {
+            silence_limits: SilenceLimits {
                 fixed: liveness::peer_timeout(&job)?,
                 has_agents: false,
                 opening: connect_timeout(&job),
@@ -312,7 +312,7 @@ impl Inner {
     /// Serves the peers of `directory`. Their sessions must open within `opening`.
     pub(crate) fn set_directory(&mut self, directory: &Arc<Directory>, opening: Duration) {
         self.directory = Some(Arc::clone(directory));
-        self.patience.opening = opening;
+        self.silence_limits.opening = opening;
     }
 
     /// Returns the number of turns made in the program's calls.
@@ -434,7 +434,7 @@ impl Engine {
         liveness: Option<Liveness>,
     ) -> Self {
         let pace = Pace::new(inner.turn);
-        inner.patience.has_agents = launch.as_ref().is_some_and(Launch::has_agents);
+        inner.silence_limits.has_agents = launch.as_ref().is_some_and(Launch::has_agents);
         Engine {
             inner,
             links,

@@ -17,11 +17,11 @@
 mod addresses;
 mod life;
 mod message;
-mod patience;
+mod peer_timeout;
 
 pub(crate) use addresses::{Outcome, is_same_place};
 pub(crate) use life::{Answer, PeerState};
-pub(crate) use patience::peer_timeout;
+pub(crate) use peer_timeout::peer_timeout;
 
 use crate::clock::Clock;
 use crate::error::Error;

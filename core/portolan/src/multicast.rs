@@ -617,7 +617,7 @@ impl Multicasts {
         moved
     }
 
-    /// Returns whether nothing is awaited by multicast any more.
+    /// Returns whether the broadcast no longer waits for multicast data.
     pub(crate) fn is_settled(&self, id: Id) -> bool {
         match (self.roots.get(&id), self.receivers.get(&id)) {
             (Some(root), _) => root.is_settled() || root.failed().is_some(),

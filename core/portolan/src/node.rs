@@ -602,10 +602,9 @@ impl Node {
     ///
     /// `done` must depend on what handlers change: it is called after each turn.
     ///
-    /// # Errors
-    /// [`Error::NobodyLeft`] when every other process of the job has ended, and `done` still returns
-    /// false: no handler will run any more. [`Error::Forked`] in a process that was forked after it
-    /// had joined, which gets no messages.
+    /// # Errors [`Error::NobodyLeft`] when every other process of the job has ended, and `done`
+    /// still returns false: no further handler will run. [`Error::Forked`] in a process that was
+    /// forked after it had joined, which gets no messages.
     pub fn wait_until(&mut self, done: impl Fn() -> bool) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let is_done = Cell::new(false);

@@ -187,12 +187,12 @@ impl Seals {
         {
             return send(&TxFrame::contiguous(bytes));
         }
-        let cut = Cut::new(transmit, payload);
-        if self.seal(transmit.destination(), &cut).is_none() {
+        let plain = PlainFrames::new(transmit, payload);
+        if self.seal(transmit.destination(), &plain).is_none() {
             // No key means that the session has ended. The frame counts as lost.
             return Ok(());
         }
-        let sealed_len = cut.frame_len() + SEAL_LEN;
+        let sealed_len = plain.frame_len() + SEAL_LEN;
         let per_call = (CALL_LEN_MAX / sealed_len).max(1);
         for call in self.sealed.chunks(per_call * sealed_len) {
             if call.len() <= sealed_len {
@@ -232,12 +232,13 @@ impl Seals {
     }
 
     /// Writes the sealed frames one after another.
-    fn seal(&mut self, (peer, link): (PeerId, LinkId), cut: &Cut<'_>) -> Option<()> {
+    fn seal(&mut self, (peer, link): (PeerId, LinkId), plain: &PlainFrames<'_>) -> Option<()> {
         let seals = self.peers.get_mut(peer.0 as usize)?.as_deref_mut()?;
         let path = seals.paths[link.index()].get_or_insert_default();
         self.sealed.clear();
-        for (head, payload) in cut.frames() {
-            // A token of another session has another key, which does not exist yet or any more.
+        for (head, payload) in plain.frames() {
+            // A token of another session has another key, which does not exist yet or no longer
+            // exists.
             if FrameHeader::parse_head(head, usize::MAX).ok()?.session != seals.ids.theirs.1 {
                 return None;
             }
@@ -337,7 +338,7 @@ impl RxKey {
 
 /// Plain frames in a row: headers of `head_len` bytes, each with `payload_len` bytes of payload.
 /// The last may be shorter.
-struct Cut<'a> {
+struct PlainFrames<'a> {
     heads: &'a [u8],
     more_heads: &'a [u8],
     head_len: usize,
@@ -345,7 +346,7 @@ struct Cut<'a> {
     payload_len: usize,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> PlainFrames<'a> {
     fn new(transmit: &Transmit<'a>, payload: &'a [u8]) -> Self {
         let mut more_heads = &[][..];
         let (heads, head_len, payload, payload_len) = match *transmit {
@@ -368,7 +369,7 @@ impl<'a> Cut<'a> {
             // There are no streams with seals.
             Transmit::Message { head, payload, .. } => (head, head.len(), payload, payload.len()),
         };
-        Cut {
+        PlainFrames {
             heads,
             more_heads,
             head_len,

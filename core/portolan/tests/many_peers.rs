@@ -104,7 +104,7 @@ fn ten_thousand_idle_peers_cost_a_kilobyte_each_and_no_descriptor() {
         .unwrap();
     let lives = Lives::start();
     let (mut child, address) = start(socket.local_addr().unwrap().port(), lives.port);
-    let mut crowd = Crowd {
+    let mut simulated = SimulatedPeers {
         socket,
         to: address,
         peers: HashMap::new(),
@@ -116,17 +116,17 @@ fn ten_thousand_idle_peers_cost_a_kilobyte_each_and_no_descriptor() {
     let mut frame = vec![0; 65_536];
     let status = loop {
         assert!(std::time::Instant::now() < end, "it goes on for ever");
-        if let Ok(len) = crowd.socket.recv(&mut frame) {
-            crowd.on_frame(&frame[..len]);
+        if let Ok(len) = simulated.socket.recv(&mut frame) {
+            simulated.on_frame(&frame[..len]);
             continue;
         }
-        crowd.on_silence();
+        simulated.on_silence();
         if let Some(status) = child.0.try_wait().unwrap() {
             break status;
         }
     };
     assert!(status.success(), "{status}");
-    assert_eq!(crowd.peers.len(), PEERS as usize);
+    assert_eq!(simulated.peers.len(), PEERS as usize);
 }
 
 /// Starts rank 0, and plays its launcher until rank 0 has all addresses.
@@ -187,7 +187,7 @@ impl Drop for KillOnDrop {
 }
 
 /// All ranks but rank 0.
-struct Crowd {
+struct SimulatedPeers {
     socket: UdpSocket,
     to: SocketAddr,
     peers: HashMap<u32, Core>,
@@ -197,7 +197,7 @@ struct Crowd {
     started: std::time::Instant,
 }
 
-impl Crowd {
+impl SimulatedPeers {
     fn now(&self) -> Instant {
         Instant::default() + self.started.elapsed()
     }

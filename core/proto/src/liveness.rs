@@ -59,7 +59,7 @@ pub enum AgentReport {
 
 /// Time limits for silent peers.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct SilenceLimits {
     /// Period set by the user. It replaces the other periods, and no agent is queried.
     pub fixed: Option<Duration>,
     /// Set if the agents of the peers' hosts answer queries.
@@ -104,7 +104,7 @@ impl Delays {
 
 /// Timing of the caller's checks.
 #[derive(Clone, Copy, Debug)]
-pub struct Rhythm {
+pub struct CheckTiming {
     /// Maximum time between two checks that counts as silence, slightly more than the usual pause.
     /// A process that slept longer did not poll.
     pub step: Duration,
@@ -168,30 +168,30 @@ impl Watch {
         &mut self,
         now: Instant,
         signs: &Signs,
-        patience: &Patience,
+        limits: &SilenceLimits,
         delays: &mut Delays,
-        rhythm: Rhythm,
+        timing: CheckTiming,
     ) -> Verdict {
         let silent_for = self.silent_for;
-        let passed = self.count(now, signs, rhythm.step);
+        let passed = self.count(now, signs, timing.step);
         if self.silent_for < silent_for {
             delays.note(silent_for);
         }
-        let limit = self.limit(now, signs, patience, delays);
-        let query = self.is_query_due(now, limit, rhythm.query_after);
+        let limit = self.limit(now, signs, limits, delays);
+        let query = self.is_query_due(now, limit, timing.query_after);
         if query {
             self.queried_at = now;
             self.unanswered = self.unanswered.saturating_add(1);
         }
-        let inquire = self.is_inquiry_due(now, signs, patience);
+        let inquire = self.is_inquiry_due(now, signs, limits);
         if inquire {
             self.inquired_at = now;
         }
         self.count_opening(now, signs, passed);
         let opening = match self.is_replying(now, signs) {
-            true => patience.opening,
+            true => limits.opening,
             // The host may be as loaded as the delays indicate.
-            false => patience.opening.max(delays.bound().min(PLAIN_PERIOD)),
+            false => limits.opening.max(delays.bound().min(PLAIN_PERIOD)),
         };
         let loss = if limit.is_some_and(|limit| self.silent_for >= limit) {
             Some(Loss::Silent)
@@ -276,14 +276,14 @@ impl Watch {
         &self,
         now: Instant,
         signs: &Signs,
-        patience: &Patience,
+        limits: &SilenceLimits,
         delays: &Delays,
     ) -> Option<Duration> {
         if signs.is_near {
             return None;
         }
-        let alone = patience.has_agents && self.report(now).is_none();
-        Some(match patience.fixed {
+        let alone = limits.has_agents && self.report(now).is_none();
+        Some(match limits.fixed {
             Some(fixed) => fixed,
             None if alone => delays.period(),
             None => PLAIN_PERIOD,
@@ -300,9 +300,9 @@ impl Watch {
         self.silent_for >= query_after && now.since(self.queried_at) >= pause.min(pause_max)
     }
 
-    fn is_inquiry_due(&self, now: Instant, signs: &Signs, patience: &Patience) -> bool {
-        patience.has_agents
-            && patience.fixed.is_none()
+    fn is_inquiry_due(&self, now: Instant, signs: &Signs, limits: &SilenceLimits) -> bool {
+        limits.has_agents
+            && limits.fixed.is_none()
             && (!signs.is_near || signs.is_opening)
             && self.silent_for >= SUSPECT_AFTER
             && (self.inquired_at == Instant::default()
@@ -343,7 +343,7 @@ mod tests {
 
     const PAUSE: Duration = Duration::from_millis(200);
 
-    const RHYTHM: Rhythm = Rhythm {
+    const TIMING: CheckTiming = CheckTiming {
         step: Duration::from_millis(250),
         query_after: Duration::from_millis(150),
     };
@@ -352,7 +352,7 @@ mod tests {
     struct Scene {
         watch: Watch,
         signs: Signs,
-        patience: Patience,
+        limits: SilenceLimits,
         delays: Delays,
         now: Instant,
         query_count: u32,
@@ -374,7 +374,7 @@ mod tests {
                     is_opening: false,
                     last_reply: None,
                 },
-                patience: Patience {
+                limits: SilenceLimits {
                     fixed: None,
                     has_agents: true,
                     opening: secs(10),
@@ -389,12 +389,12 @@ mod tests {
         fn check(&mut self) -> Option<Loss> {
             let Scene {
                 signs,
-                patience,
+                limits,
                 delays,
                 now,
                 ..
             } = self;
-            let verdict = self.watch.check(*now, signs, patience, delays, RHYTHM);
+            let verdict = self.watch.check(*now, signs, limits, delays, TIMING);
             self.query_count += u32::from(verdict.query);
             self.inquired_count += u32::from(verdict.inquire);
             verdict.loss
@@ -421,7 +421,7 @@ mod tests {
     fn silence_on_same_host_is_never_a_loss() {
         let mut scene = Scene::new();
         scene.signs.is_near = true;
-        scene.patience.fixed = Some(Duration::from_millis(100));
+        scene.limits.fixed = Some(Duration::from_millis(100));
         assert_eq!(scene.run(secs(1000), None), None);
     }
 
@@ -433,7 +433,7 @@ mod tests {
             (false, None, PLAIN_PERIOD),
         ] {
             let mut scene = Scene::new();
-            scene.patience.has_agents = has_agents;
+            scene.limits.has_agents = has_agents;
             let lost = scene.run(secs(1000), report);
             assert_eq!(
                 lost,
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn user_period_replaces_all_others() {
         let mut scene = Scene::new();
-        scene.patience.fixed = Some(Duration::from_millis(900));
+        scene.limits.fixed = Some(Duration::from_millis(900));
         let (loss, after) = scene.run(secs(10), None).unwrap();
         assert_eq!((loss, after), (Loss::Silent, Duration::from_millis(1000)));
         assert_eq!(scene.inquired_count, 0);
@@ -468,7 +468,7 @@ mod tests {
             scene.now = scene.now + secs(100);
             assert_eq!(scene.check(), None);
         }
-        assert_eq!(scene.watch.silent_for(), RHYTHM.step * 30);
+        assert_eq!(scene.watch.silent_for(), TIMING.step * 30);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use alloc::collections::VecDeque;
 use best_effort::BestEffortRun;
 use congestion::Congestion;
 use core::time::Duration;
-use failover::{Standing, Suspicion};
+use failover::{PathHealth, Suspicion};
 use loss::LossState;
 use portolan_wire::{CHECK_LEN, FRAME_HEADER_LEN, FrameHeader, FrameKind, Hello};
 use probe::ProbeState;
@@ -202,7 +202,7 @@ pub(crate) struct Path {
     loss: crate::path::loss::LossState,
     /// `None` if only the receiver's window limits this side.
     congestion: Option<crate::path::congestion::Congestion>,
-    standing: crate::path::failover::Standing,
+    health: crate::path::failover::PathHealth,
 
     /// One open frame per lane, so that a lost or delayed frame of one lane does not affect the
     /// other.
@@ -247,7 +247,7 @@ impl Path {
             in_flight: 0,
             loss: LossState::default(),
             congestion: None,
-            standing: Standing::default(),
+            health: PathHealth::default(),
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
             runs: VecDeque::new(),
@@ -288,7 +288,7 @@ impl Path {
     /// Returns true if the path is up and was not abandoned for another.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
-        self.up && !self.standing.is_silent()
+        self.up && !self.health.is_silent()
     }
 
     /// Returns the verified frame length.
@@ -554,7 +554,7 @@ impl Path {
     /// Returns true if anything waits to be sent or acknowledged.
     pub(crate) fn has_unfinished(&self) -> bool {
         // Frames in flight on an abandoned path were moved; only their numbers have not arrived.
-        !self.unacked.is_empty() && !self.standing.is_silent()
+        !self.unacked.is_empty() && !self.health.is_silent()
             || !self.runs.is_empty()
             || !self.best_effort_runs.is_empty()
             || self.has_frames()

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_alone_is_enough() {
+    fn image_suffices_as_only_output() {
         let Task::Solve { options, paths } = task(&["in.pgm"]).unwrap() else {
             panic!("a job")
         };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_told_when_asked_for() {
+    fn paths_option_is_accepted() {
         let asked = task(&["in.pgm", "--paths"]).unwrap();
         assert!(matches!(asked, Task::Solve { paths: true, .. }));
     }

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_numbers_are_little_endian_and_come_back() {
+    fn packed_numbers_are_little_endian_and_round_trip() {
         let values = [1.0, -0.0, f64::MIN_POSITIVE];
         let mut bytes = [0xa5; 24];
         pack(values.iter(), &mut bytes);

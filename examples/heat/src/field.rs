@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_pasted_back_changes_nothing() {
+    fn extracted_block_is_restored_unchanged() {
         let mut field = peak();
         let rect = Rect { x: 1..4, y: 2..5 };
         let cells = field.cut(&rect);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn white_is_one_whatever_the_number_of_shades() {
+    fn white_is_one_for_any_number_of_shades() {
         let few = b"P2 3 3 15 0 3 15 0 0 0 6 0 12";
         assert_eq!(cells(few), [0.0, 0.2, 1.0, 0.0, 0.0, 0.0, 0.4, 0.0, 0.8]);
     }

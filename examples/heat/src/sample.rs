@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sample_uses_the_whole_range_and_stays_in_it() {
+    fn sample_covers_the_range_without_exceeding_it() {
         let field = field(64, 48).unwrap();
         let hottest = field.cells().iter().copied().fold(f64::MIN, f64::max);
         let coldest = field.cells().iter().copied().fold(f64::MAX, f64::min);

@@ -168,7 +168,7 @@ fn die(name: &str, why: &Failure) -> ! {
     eprintln!("bip: {text}");
     if let Some(mut state) = own {
         state.node.abort(1, &text);
-        // Dropping the state would wait for operations that cannot complete any more.
+        // Dropping the state would wait for operations that can never complete.
         std::mem::forget(state);
     }
     std::process::exit(1)

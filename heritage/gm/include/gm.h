@@ -918,8 +918,8 @@ gm_status_t gm_open(struct gm_port **port,
                     unsigned int version);
 
 /**
- * Closes a port. Its buffers belong to the program again, and its callbacks are not called any
- * more. Messages that arrive later fail with GM_SEND_TARGET_PORT_CLOSED.
+ * Closes a port. Its buffers belong to the program again, and its callbacks are no longer called.
+ * Messages that arrive later fail with GM_SEND_TARGET_PORT_CLOSED.
  */
 void gm_close(struct gm_port *port);
 

@@ -238,7 +238,7 @@ pub(crate) fn die(text: &str, status: c_int) -> ! {
     {
         machine.is_over = true;
         node.abort(status, text);
-        // Dropping it would wait for events that will not happen any more.
+        // Dropping it would wait for events that never occur.
         std::mem::forget(node);
     }
     std::process::exit(status)

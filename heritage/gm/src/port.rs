@@ -173,8 +173,8 @@ fn is_supported(version: c_uint) -> bool {
         || (GM_API_VERSION_2_0 << 8..=GM_API_VERSION).contains(&version)
 }
 
-/// Closes a port. Its buffers belong to the program again, and its callbacks are not called any
-/// more. Messages that arrive later fail with GM_SEND_TARGET_PORT_CLOSED.
+/// Closes a port. Its buffers belong to the program again, and its callbacks are no longer called.
+/// Messages that arrive later fail with GM_SEND_TARGET_PORT_CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_close(port: *mut gm_port) {
     must("gm_close", || {

@@ -472,7 +472,7 @@ impl World {
         }
     }
 
-    /// Frees retired memory that no operation uses any more.
+    /// Frees retired memory that no operation uses.
     pub(crate) fn release_retired(&mut self) {
         let retired = std::mem::take(&mut self.retired);
         for memory in retired {
@@ -506,7 +506,8 @@ impl World {
     }
 
     /// Prepares for the exit of the process: memory that the program has exposed may become
-    /// invalid. Nothing is received any more. Returns the posted requests, which must be cancelled.
+    /// invalid. No further message is received. Returns the posted requests, which must be
+    /// cancelled.
     pub(crate) fn retire(&mut self) -> Vec<Request> {
         for port in &mut self.ports {
             *port = Port {

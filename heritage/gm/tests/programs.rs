@@ -132,7 +132,7 @@ fn message_after_main_is_not_written() {
     }
 }
 
-/// Their first connection opens at exit, when a thread has no thread-local variables any more.
+/// Their first connection opens at exit, when a thread no longer has thread-local variables.
 #[test]
 fn processes_without_traffic_exit_cleanly() {
     let shop = workshop();

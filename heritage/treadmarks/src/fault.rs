@@ -52,8 +52,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Completes the page at an address. Returns `false` if this process does not share memory any
-/// more, or the library itself has caused the fault.
+/// Completes the page at an address. Returns `false` if this process no longer shares memory, or
+/// the library itself has caused the fault.
 fn complete(address: usize, write: bool) -> bool {
     if machine::is_forked() {
         return false;

@@ -300,7 +300,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Fails if a process does not answer any more.
+    /// Fails if a process has stopped answering.
     fn check_peers(&mut self) -> Result<(), Failure> {
         if self.is_ending {
             return Ok(());
@@ -339,7 +339,7 @@ impl Machine {
     /// Ends the job because of a failure.
     fn abort(mut self, text: &str) {
         self.node.abort(1, text);
-        // Dropping the node would wait for operations that cannot complete any more.
+        // Dropping the node would wait for operations that can never complete.
         std::mem::forget(self);
     }
 }

@@ -72,7 +72,7 @@ impl Machine {
     }
 }
 
-/// Allocates `size` bytes of shared memory. Returns null if this process has no more: each may
+/// Allocates `size` bytes of shared memory. Returns null if this process has none left: each may
 /// allocate TMK_HEAP MiB. Other processes use it after they got the pointer by Tmk_distribute() or
 /// in shared memory. A block of a page or more begins on a page, so that it shares none.
 #[unsafe(no_mangle)]

@@ -20,13 +20,13 @@
 //! Invariant: a process that has acquired what the writer of a value has released reads that value
 //! or a later one.
 
+mod barrier;
 pub(crate) mod clock;
 pub(crate) mod diff;
 mod dsm;
 mod fetch;
 mod interval;
 mod lock;
-mod meeting;
 mod page;
 #[cfg(test)]
 mod tests;

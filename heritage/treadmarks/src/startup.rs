@@ -4,7 +4,7 @@
 use crate::error::{Failure, failure};
 use crate::fault;
 use crate::machine::{Held, Machine, enter, fail, is_forked};
-use crate::protocol::wire::Meeting;
+use crate::protocol::wire::BarrierKind;
 use crate::settings::Settings;
 use portolan_ffi::fenced;
 use std::ffi::{c_char, c_int, c_uint};
@@ -109,7 +109,7 @@ extern "C" fn leave() {
                 "this process holds lock {lock}; release it first"
             )));
         }
-        machine.perform(|dsm| dsm.meet(Meeting::Exit))?;
+        machine.perform(|dsm| dsm.arrive_at(BarrierKind::Exit))?;
         if machine.settings.prints_statistics {
             eprintln!(
                 "treadmarks: process {}: {}",

@@ -3,7 +3,7 @@
 
 use crate::error::{Failure, failure};
 use crate::machine::run;
-use crate::protocol::wire::Meeting;
+use crate::protocol::wire::BarrierKind;
 use crate::startup::{TMK_NBARRIERS, TMK_NCONDS, TMK_NLOCKS};
 use std::ffi::c_uint;
 
@@ -22,7 +22,7 @@ fn check(what: &str, id: c_uint, count: c_uint) -> Result<(), Failure> {
 pub extern "C" fn Tmk_barrier(id: c_uint) {
     run("Tmk_barrier", |machine| {
         check("barrier", id, TMK_NBARRIERS)?;
-        machine.perform(|dsm| dsm.meet(Meeting::Barrier(id)))
+        machine.perform(|dsm| dsm.arrive_at(BarrierKind::Barrier(id)))
     });
 }
 

@@ -797,7 +797,7 @@ typedef uint64_t VIP_UINT64;
 #define VIP_ERROR_RDMA_TRANSPORT 9
 
 /**
- * No operation is possible any more.
+ * No further operation is possible.
  */
 #define VIP_ERROR_CATASTROPHIC 10
 

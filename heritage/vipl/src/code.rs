@@ -144,7 +144,7 @@ pub const VIP_ERROR_RDMAR_PROT: VIP_ERROR_CODE = 7;
 pub const VIP_ERROR_COMP_PROT: VIP_ERROR_CODE = 8;
 /// RDMA data could not be transported. Not reported by Portolan.
 pub const VIP_ERROR_RDMA_TRANSPORT: VIP_ERROR_CODE = 9;
-/// No operation is possible any more.
+/// No further operation is possible.
 pub const VIP_ERROR_CATASTROPHIC: VIP_ERROR_CODE = 10;
 
 /// The kind of object to which an asynchronous error refers.

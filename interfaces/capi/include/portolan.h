@@ -1404,7 +1404,7 @@ int portolan_recv_tagged_for(struct portolan_node_t *node,
  * `*envelope`; the message stays available to receives. Returns 0 if there is none.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can
- * arrive any more, PORTOLAN_ERR_PEER_GONE with a `source`, PORTOLAN_ERR_NOBODY_LEFT without.
+ * arrive, PORTOLAN_ERR_PEER_GONE with a `source`, PORTOLAN_ERR_NOBODY_LEFT without.
  */
 int portolan_peek(struct portolan_node_t *node,
                   uint64_t tag,
@@ -1631,7 +1631,7 @@ int portolan_disconnect(struct portolan_node_t *node, uint32_t rank, uint32_t ge
  * Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
  * after each turn, so its result must depend on state that handlers change.
  *
- * Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler can run any more,
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no further handler can run,
  * because all other processes of the job have ended.
  */
 int portolan_wait_until(struct portolan_node_t *node, int (*done)(void *user), void *user);
@@ -2352,8 +2352,8 @@ int portolan_iget(struct portolan_node_t *node,
  * Stores the next received notice of a put with PORTOLAN_NOTIFY in `*notice`. Returns 1, or 0 if
  * there is none. It makes no progress.
  *
- * Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can arrive any more, because all
- * other processes of the job have ended.
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can arrive, because all other
+ * processes of the job have ended.
  */
 int portolan_next_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
 

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 /// Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
 /// after each turn, so its result must depend on state that handlers change.
 ///
-/// Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler can run any more,
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no further handler can run,
 /// because all other processes of the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_wait_until(

@@ -191,8 +191,8 @@ pub unsafe extern "C" fn portolan_iget(
 /// Stores the next received notice of a put with PORTOLAN_NOTIFY in `*notice`. Returns 1, or 0 if
 /// there is none. It makes no progress.
 ///
-/// Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can arrive any more, because all
-/// other processes of the job have ended.
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can arrive, because all other
+/// processes of the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_next_notice(
     node: *mut portolan_node_t,

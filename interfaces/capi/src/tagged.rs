@@ -250,7 +250,7 @@ pub unsafe extern "C" fn portolan_recv_tagged_for(
 /// `*envelope`; the message stays available to receives. Returns 0 if there is none.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can
-/// arrive any more, PORTOLAN_ERR_PEER_GONE with a `source`, PORTOLAN_ERR_NOBODY_LEFT without.
+/// arrive, PORTOLAN_ERR_PEER_GONE with a `source`, PORTOLAN_ERR_NOBODY_LEFT without.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_peek(
     node: *mut portolan_node_t,

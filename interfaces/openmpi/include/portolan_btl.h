@@ -221,8 +221,7 @@ const char *portolan_btl_error(void);
 /**
  * Closes an endpoint after its messages have arrived.
  *
- * # Safety
- * `btl` is open and is not used any more, and no hook is running.
+ * # Safety `btl` is open and not used afterwards, and no hook is running.
  */
 void portolan_btl_close(portolan_btl_t *btl);
 

@@ -56,8 +56,7 @@ pub extern "C" fn portolan_btl_error() -> *const c_char {
 
 /// Closes an endpoint after its messages have arrived.
 ///
-/// # Safety
-/// `btl` is open and is not used any more, and no hook is running.
+/// # Safety `btl` is open and not used afterwards, and no hook is running.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_btl_close(btl: *mut portolan_btl_t) {
     if !btl.is_null() {

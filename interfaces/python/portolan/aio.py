@@ -226,7 +226,7 @@ class Node:
         try:
             self._is_armed = self._node.arm()
         except _portolan.Error:
-            # No message can arrive any more: each coroutine gets its own error.
+            # No further message can arrive: each coroutine gets its own error.
             self._is_armed = False
         if not self._is_armed:
             self._schedule()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One end of a TCP connection in this process: who uses it, and whether it has a segment.
+//! One end of a TCP connection in this process: its users, its state, and its segment.
 //!
 //! Descriptors of one connection share a record. Its last user, a descriptor or a running call,
 //! frees it. `users` counts the processes that have the connection, in memory that forked
@@ -13,7 +13,7 @@ use crate::{epoll, real, settings, stats};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Connections of one process; further ones stay on the kernel.
+/// Maximum number of observed connections of a process. Further ones use the kernel only.
 pub(crate) const CONNS_MAX: usize = 1 << 16;
 
 static CONNS: Pool<Conn, CONNS_MAX> = Pool::new();
@@ -28,7 +28,7 @@ pub(crate) const JOINED: u32 = 2;
 /// The connection stays on the kernel.
 pub(crate) const ABSENT: u32 = 3;
 
-/// Record of a connection; zero bytes are an unused one.
+/// Record of a connection. An unused record is all zeros.
 #[derive(Default)]
 pub(crate) struct Conn {
     claimed: AtomicU32,
@@ -66,7 +66,7 @@ pub(crate) struct Counts {
     pub(crate) kernel_in: AtomicU64,
 }
 
-/// Adds to a figure that no other thread needs exactly.
+/// Adds to a counter without ordering; other threads need no exact value.
 pub(crate) fn add(figure: &AtomicU64, len: usize) {
     let sum = figure.load(Ordering::Relaxed).wrapping_add(len as u64);
     figure.store(sum, Ordering::Relaxed);
@@ -188,7 +188,7 @@ pub(crate) fn track(fd: i32, client: bool) {
     }
 }
 
-/// A descriptor of this library is about to be replaced by one of the program.
+/// Forgets a descriptor of this library that the program is about to replace.
 pub(crate) fn lose_own(fd: i32) {
     for conn in all().filter(|conn| conn.listener() == Some(fd)) {
         conn.set_listener(0);
@@ -265,7 +265,7 @@ impl Conn {
         self.refs.store(1, Ordering::Release);
     }
 
-    /// The last descriptor of this process is about to be closed.
+    /// Prepares for the close of the last descriptor in this process.
     fn leave(&self, fd: i32) {
         let unread = self.joined().is_some_and(|ends| ends.incoming().len() > 0);
         if forget_user(self) && unread {
@@ -332,18 +332,18 @@ impl Conn {
         }
     }
 
-    /// Takes back `add_user`.
+    /// Undoes `add_user`.
     pub(crate) fn drop_user(&self) {
         forget_user(self);
     }
 
-    /// Returns to the kernel for good, because of `why`.
+    /// Returns the connection to the kernel permanently, for reason `why`.
     pub(crate) fn stay_on_kernel(&self, why: stats::Why) {
         self.why.store(why as u32, Ordering::Relaxed);
         self.add_user();
     }
 
-    /// Returns true if this process called a function for the connection.
+    /// Returns true if this process has used the connection.
     pub(crate) fn was_used(&self) -> bool {
         self.calls.load(Ordering::Relaxed) > 0
             || self
@@ -365,7 +365,7 @@ impl Conn {
         calls >= self.next_try.load(Ordering::Relaxed)
     }
 
-    /// Waits for twice as many calls before the next search. Returns false after the last.
+    /// Doubles the number of calls before the next search. Returns false if no search is left.
     pub(crate) fn try_later(&self) -> bool {
         let next = self.calls.load(Ordering::Relaxed).saturating_mul(2).max(2);
         self.next_try.store(next, Ordering::Relaxed);
@@ -387,7 +387,7 @@ impl Conn {
         self.segment.store(segment.address(), Ordering::Release);
     }
 
-    /// Returns true if no call uses the kernel's connection without counting.
+    /// Returns true if no uncounted call is in progress.
     pub(crate) fn is_quiet(&self) -> bool {
         self.in_reads.load(Ordering::SeqCst) == 0 && self.in_writes.load(Ordering::SeqCst) == 0
     }
@@ -407,7 +407,7 @@ impl Conn {
             _ => {}
         }
         drop(call);
-        // The thread that joins only makes a few calls that do not block.
+        // Short: the joining thread makes only a few non-blocking calls.
         while self.state() == JOINING {
             std::thread::yield_now();
         }
@@ -460,7 +460,7 @@ impl Conn {
 }
 
 impl Counts {
-    /// Returns all figures, in the order of the statistics.
+    /// Returns all counters, in the order of the statistics.
     pub(crate) fn all(&self) -> [&AtomicU64; 4] {
         [
             &self.ring_out,
@@ -471,7 +471,7 @@ impl Counts {
     }
 }
 
-/// Calls after which an end that was never found is no longer searched for.
+/// Number of calls after which the search for the other end stops.
 const TRIES_END: u32 = 1 << 15;
 
 /// A call that does not count its bytes.

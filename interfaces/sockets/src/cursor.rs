@@ -4,7 +4,8 @@
 
 use libc::{c_void, iovec};
 
-/// Buffers of one system call of this library; a stream may transfer fewer than the program gave.
+/// Maximum number of buffers in one system call of this library. A stream may transfer less than
+/// requested.
 const WINDOW: usize = 64;
 
 /// An empty buffer.
@@ -13,7 +14,7 @@ const EMPTY: iovec = iovec {
     iov_len: 0,
 };
 
-/// Buffers of a call, of which a part has been used.
+/// Position in the buffers of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor {
     vectors: *const iovec,
@@ -23,7 +24,7 @@ pub(crate) struct Cursor {
     remaining: usize,
 }
 
-/// Some buffers for one system call.
+/// The next buffers, for one system call.
 pub(crate) struct Window {
     vectors: [iovec; WINDOW],
     count: usize,
@@ -43,14 +44,14 @@ impl Window {
 impl Cursor {
     /// Creates a cursor for `count` buffers of the program, which must outlive it.
     ///
-    /// Returns `None` for arguments that the kernel must refuse.
+    /// Returns `None` for invalid arguments, which the kernel refuses.
     pub(crate) fn new(vectors: *const iovec, count: usize) -> Option<Cursor> {
         if count > 1024 || (vectors.is_null() && count > 0) {
             return None;
         }
         let mut remaining = 0_usize;
         for index in 0..count {
-            // SAFETY: the program's call vouches for `count` buffers.
+            // SAFETY: the program passes `count` valid buffers.
             let len = unsafe { (*vectors.add(index)).iov_len };
             remaining = remaining.checked_add(len)?;
         }

@@ -18,10 +18,10 @@ use crate::{errno, real, settings};
 use libc::{c_int, epoll_event};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Epoll sets of a process; connections of further ones stay on the kernel.
+/// Maximum number of observed epoll sets. Connections in further sets use the kernel only.
 const SETS_MAX: usize = 1024;
 
-/// Open connections of a set; further ones stay on the kernel.
+/// Maximum number of open connections of a set. Further ones use the kernel only.
 const OPEN_MAX: usize = 64;
 
 const IN: u32 = libc::EPOLLIN.cast_unsigned() | libc::EPOLLRDNORM.cast_unsigned();
@@ -30,7 +30,7 @@ const ONE_SHOT: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
 static SETS: Pool<Set, SETS_MAX> = Pool::new();
 
-/// An epoll set of this process; zero bytes are an unused one.
+/// An epoll set of this process. An unused record is all zeros.
 struct Set {
     claimed: AtomicU32,
     fds: AtomicU32,
@@ -70,7 +70,7 @@ impl Member {
         self.reported.store(0, Ordering::Relaxed);
     }
 
-    /// The process was forked: the set is shared.
+    /// Marks the set as shared with a forked process.
     pub(crate) fn share(&self) {
         if let Some(set) = self.set() {
             set.shared.store(1, Ordering::SeqCst);
@@ -107,7 +107,7 @@ pub(crate) fn track(fd: i32) {
     }
 }
 
-/// Adds a descriptor to a set. Two descriptors are rare: its connections stay on the kernel.
+/// Counts a further descriptor of a set. This is rare, so its connections use the kernel only.
 pub(crate) fn add_fd(index: u32, fd: i32) {
     if let Some(set) = SETS.at(index) {
         table::note(fd);
@@ -191,7 +191,7 @@ pub(crate) fn with_consent(conn: &ConnRef, open_ring: impl FnOnce()) {
     set.lock.unlock();
 }
 
-/// Removes a connection that ends from its set.
+/// Removes a closed connection from its set.
 pub(crate) fn forget(member: &Member, index: u32) {
     if let Some(set) = member.set()
         && set.lock.lock().is_ok()
@@ -245,7 +245,7 @@ pub(crate) fn is_of_interest(fd: i32) -> bool {
     matches!(table::kind(fd), Kind::Conn(_) | Kind::Epoll(_))
 }
 
-/// Follows a change of a set that the kernel made.
+/// Records a successful `epoll_ctl`.
 pub(crate) fn changed(epoll: i32, op: c_int, fd: i32, event: Option<epoll_event>) {
     let Kind::Epoll(index) = table::kind(epoll) else {
         // A set without a record: the connection stays on the kernel while it may be in it.
@@ -329,7 +329,7 @@ impl Member {
 }
 
 impl Set {
-    /// Lists a connection that is armed but has bytes in its ring.
+    /// Adds an armed connection with unread ring bytes to the list of open ones.
     fn consider_leftover(&self, conn: &ConnRef) {
         let member = &conn.member;
         if member.is_open.load(Ordering::Relaxed) == 1 {
@@ -372,7 +372,7 @@ impl Set {
             }
             index += 1;
         }
-        // The first ones must not starve the others.
+        // Rotate the start, for fairness.
         if found == events.len() && index > 1 {
             let first = self.open[0].load(Ordering::Relaxed);
             let last = self.open[index - 1].swap(first, Ordering::Relaxed);
@@ -391,8 +391,8 @@ impl Drop for Sleeper {
     }
 }
 
-/// `epoll_wait` and its variants. `kernel` is the program's own call into the given events, or one
-/// that does not sleep.
+/// Implements `epoll_wait` and its variants. `kernel` performs the program's own call on the given
+/// events, or a call that does not sleep.
 pub(crate) fn wait(
     epoll: i32,
     events: &mut [epoll_event],
@@ -433,7 +433,7 @@ pub(crate) fn wait(
     kept
 }
 
-/// Mark of the event that wakes the threads in a set; its address is no data of a program.
+/// Mark of the wake-up event. Its address is unique, so no program uses it as data.
 static KICK: AtomicU32 = AtomicU32::new(0);
 
 fn kick_data() -> u64 {
@@ -466,14 +466,14 @@ fn kick_fd() -> i32 {
     fd
 }
 
-/// A descriptor of this library is about to be replaced by one of the program.
+/// Forgets a descriptor of this library that the program is about to replace.
 pub(crate) fn lose_own(fd: i32) {
     let fd = fd.unsigned_abs();
-    // If it fails, the descriptor is another one.
+    // It fails if the number was reused already.
     let _ = KICK.compare_exchange(fd, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// Removes the event of `kick` from `count` events; returns the number of the others.
+/// Removes the event of `kick` from `count` events. Returns the number of remaining events.
 fn without_kick(events: &mut [epoll_event], count: c_int) -> c_int {
     let Ok(len) = usize::try_from(count) else {
         return count;
@@ -488,7 +488,7 @@ fn without_kick(events: &mut [epoll_event], count: c_int) -> c_int {
     c_int::try_from(kept).unwrap_or(count)
 }
 
-/// Polls rings and kernel for the time that the program asked for. Returns 0 if nothing is ready.
+/// Polls rings and kernel for the configured spin time. Returns 0 if nothing is ready.
 fn poll(
     set: &Set,
     events: &mut [epoll_event],
@@ -498,7 +498,7 @@ fn poll(
     if set.lock.lock().is_err() {
         return 0;
     }
-    // An armed connection would end the polling at once; it is looked at before the sleep.
+    // An armed connection would end the polling at once. It is checked before the sleep.
     let is_idle = |conn: &ConnRef| conn.joined().is_some_and(|ends| !ready::is_active(&ends));
     for (place, conn) in open.iter_mut().zip(set.open_conns().filter(is_idle)) {
         *place = Some(conn);
@@ -528,7 +528,8 @@ fn poll(
     merge(events, found, kernel)
 }
 
-/// Adds the kernel's present events to the first `found` ones. Events of one connection become one.
+/// Adds the kernel's current events to the first `found` ones, and merges events of the same
+/// connection.
 fn merge(
     events: &mut [epoll_event],
     found: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions that hide those of the C library. Each calls the C library's own unless a descriptor
-//! is of interest.
+//! Functions that replace those of the C library. Each calls the original unless a descriptor is
+//! observed.
 #![allow(unsafe_code)]
 
 mod exec;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both ends of a connection find each other beside it, without a byte in its stream.
+//! Discovery: both ends of a connection find each other outside of it, without a byte in its
+//! stream.
 //!
 //! After some calls the end that called `connect` listens on an abstract socket whose name consists
 //! of the user and the connection's addresses. Abstract names belong to the network namespace, as
@@ -35,7 +36,7 @@ enum Found {
     Never(Why),
 }
 
-/// Counts a call on `conn`, and joins both ends if it is time.
+/// Counts a call on `conn`, and joins both ends when a search is due.
 pub(crate) fn count(conn: &conn::ConnRef, fd: i32) {
     if conn.state() == PLAIN && conn.count_call() && conn.join_lock.lock().is_ok() {
         let error = errno::last();
@@ -48,7 +49,7 @@ pub(crate) fn count(conn: &conn::ConnRef, fd: i32) {
 }
 
 fn attempt(conn: &conn::ConnRef, fd: i32) {
-    // A connection that forked processes share, or that a thread sleeps on, may become free.
+    // Retry later: a shared connection, or one that a thread sleeps on, may become available.
     let more = conn.try_later();
     if !conn.is_sole_user() {
         return finish(conn, more);
@@ -293,7 +294,7 @@ fn connect_to_other(fd: i32, name: &libc::sockaddr_un, len: socklen_t) -> Found 
     Found::NotYet
 }
 
-/// The connecting end: listens, and takes the segment when the accepting end has come.
+/// The connecting end: listens, and takes the segment when the accepting end has connected.
 fn await_other(conn: &Conn, fd: i32, name: &libc::sockaddr_un, len: socklen_t) -> Found {
     let Some(listener) = conn.listener() else {
         return listen(conn, name, len);

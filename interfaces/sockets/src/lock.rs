@@ -84,7 +84,7 @@ impl Lock {
             return Ok(());
         }
         let id = libc::pid_t::try_from(holder).unwrap_or(libc::pid_t::MAX);
-        // SAFETY: signal 0 is delivered to nobody.
+        // SAFETY: signal 0 is never delivered.
         let exists = unsafe { libc::kill(id, 0) } == 0 || crate::errno::last() != libc::ESRCH;
         if !exists {
             // If it fails, another waiter was faster.

@@ -130,8 +130,8 @@ impl Watched {
         self.ends().any(|ends| ends.incoming().len() > 0)
     }
 
-    /// Waits by `kernel`, whose argument is true if it must not sleep. Polls before, if the program
-    /// asked for it; `sleeps` is false for a call without a timeout.
+    /// Waits by `kernel`, which must not sleep if its argument is true. Polls before, if
+    /// configured. `sleeps` is false for a call with a zero timeout.
     pub(crate) fn wait(&self, sleeps: bool, kernel: &mut dyn FnMut(bool) -> c_int) -> c_int {
         if self.count == 0 {
             return kernel(false);
@@ -250,7 +250,7 @@ impl Set {
     }
 
     fn has(self, fd: usize) -> bool {
-        // SAFETY: the program vouches for `count` bits.
+        // SAFETY: the program passes a set of `count` bits.
         fd < self.count && unsafe { *self.words.add(fd / 64) } >> (fd % 64) & 1 == 1
     }
 
@@ -262,7 +262,7 @@ impl Set {
     /// Copies the words to `into`, or back if `back`.
     fn copy(self, into: &mut [u64; 16], back: bool) {
         for (index, word) in into.iter_mut().enumerate().take(self.word_count()) {
-            // SAFETY: the program vouches for `count` bits.
+            // SAFETY: the program passes a set of `count` bits.
             let own = unsafe { &mut *self.words.add(index) };
             if back {
                 *own = *word;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C library's own functions, which the functions of this library hide.
 //!
-//! Each is a safe function here, although it has pointers: they come unchanged from the program,
-//! whose own call of the same function vouches for them, or point to memory of the caller.
+//! Each is a safe function here, although it has pointers: they come unchanged from the program's
+//! call of the same function, or point to memory of the caller.
 #![allow(unsafe_code)]
 
 use libc::{

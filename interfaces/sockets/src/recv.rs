@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading: from the ring, or from the kernel up to the byte at which the ring goes on.
+//! Reading: from the ring, or from the kernel up to the byte at which the ring continues.
 
 use crate::conn::{self, ConnRef, Ends, add};
 use crate::cursor::Cursor;
@@ -41,7 +41,7 @@ impl Received {
     }
 }
 
-/// What one attempt found.
+/// Result of one attempt.
 enum Step {
     Got(isize),
     /// The kernel's connection is next, with any number of bytes.
@@ -81,7 +81,7 @@ pub(crate) fn receive(call: &Call, mut kernel: impl FnMut() -> isize) -> Receive
 enum Source {
     /// The kernel, with any number of bytes while the direction is armed or closed.
     Kernel,
-    /// The kernel, with so many bytes before those of the ring.
+    /// The kernel, with this many bytes before those in the ring.
     KernelUntil(usize),
     Ring,
 }
@@ -223,7 +223,7 @@ impl Reader<'_> {
         isize::try_from(self.total).unwrap_or(isize::MAX)
     }
 
-    /// Returns all bytes of the call, or `last` if that alone happened.
+    /// Returns the bytes received so far, or `last` if there are none.
     fn sum_or(&self, last: isize) -> isize {
         match (self.total, last) {
             (0, last) => last,
@@ -247,8 +247,8 @@ impl Reader<'_> {
             && self.is_blocking()
     }
 
-    /// Returns true if a call with room has more bytes to take. A short result means to programs
-    /// that nothing was left: they wait for the next edge of `epoll`, which would not come.
+    /// Returns true if more bytes are available for a call that has room. After a short result, a
+    /// program may wait for the next edge of `epoll`, which would never occur.
     fn has_more(&self) -> bool {
         if self.cursor.remaining() == 0 || self.has(libc::MSG_PEEK) {
             return false;
@@ -262,7 +262,7 @@ impl Reader<'_> {
         is_sending || half.len() > 0 || sent != half.reader().received.load(Ordering::Relaxed)
     }
 
-    /// Takes bytes that are there, from the source that is next.
+    /// Takes available bytes from the current source.
     fn step(&mut self) -> Step {
         let ends = self.ends;
         let half = ends.incoming();
@@ -362,8 +362,7 @@ impl Reader<'_> {
         Some(result)
     }
 
-    /// Returns true if the peer ended with bytes in its ring that it had not read. TCP resets such
-    /// a connection.
+    /// Returns true if the peer closed with unread bytes in its ring. TCP resets such a connection.
     fn peer_lost_bytes(&self) -> bool {
         let was_shut = self.ends.incoming().writer().shut.load(Ordering::Acquire) != 0;
         !was_shut && self.ends.outgoing().len() > 0
@@ -385,11 +384,12 @@ impl Reader<'_> {
     }
 }
 
-/// Presence of a thread in the kernel. The direction is armed, and stays so.
+/// Guard of a thread in the kernel, which keeps the direction armed.
 pub(crate) struct InKernel<'a>(Half<'a>);
 
 impl<'a> InKernel<'a> {
-    /// Arms the direction. Returns `None` if this thread's interrupted function holds the lock.
+    /// Arms the direction. Returns `None` in a signal handler that interrupted the holder of the
+    /// lock.
     pub(crate) fn enter(half: Half<'a>) -> Option<InKernel<'a>> {
         half.reader().lock.lock().ok()?;
         half.reader().in_kernel.fetch_add(1, Ordering::SeqCst);

@@ -9,7 +9,7 @@
 //!
 //! While a bit is set, nothing is put into the ring. Only the reader clears the bits, and only when
 //! the ring is empty. So the kernel's bytes come after the ring's while a bit is set. After the
-//! bits were cleared, `mark` tells after how many kernel bytes the ring goes on.
+//! bits were cleared, `mark` is the number of kernel bytes before the ring continues.
 //!
 //! Invariant: the ring's bytes are copied through raw pointers, and lengths are bounded by its
 //! size, whatever the other process writes.
@@ -61,7 +61,7 @@ pub(crate) struct WriterState {
     pub(crate) kernel_sent: AtomicU64,
     /// Kernel bytes before the bytes in the ring.
     mark: AtomicU64,
-    /// Value of `head` at the last put; proves later that the reader is alive.
+    /// Value of `head` at the last put. A later change proves that the reader is alive.
     pub(crate) head_seen: AtomicU64,
     /// 1 when `kernel_sent` is valid.
     pub(crate) ready: AtomicU32,
@@ -146,7 +146,7 @@ impl Segment {
         self.base
     }
 
-    /// Unmaps the segment; no thread uses it any more.
+    /// Unmaps the segment; no thread uses it now.
     pub(crate) fn unmap(self) {
         // SAFETY: the mapping has this length; the caller is its last user.
         unsafe { libc::munmap(self.base.cast(), LEN) };
@@ -228,16 +228,16 @@ impl<'a> Half<'a> {
     /// Returns the number of bytes in the ring at the time of `word`.
     pub(crate) fn len_at(self, word: Word) -> usize {
         let len = word.tail().wrapping_sub(self.head());
-        // Only a broken peer exceeds the ring.
+        // Only a corrupt peer exceeds the ring.
         usize::try_from(len).unwrap_or(RING).min(RING)
     }
 
-    /// Returns the kernel bytes that come before the bytes in the ring.
+    /// Returns the number of kernel bytes before the bytes in the ring.
     pub(crate) fn mark(self) -> u64 {
         self.direction.writer.mark.load(Ordering::Acquire)
     }
 
-    /// Arms the direction, for its reader. Returns the word after it.
+    /// Arms the direction, for its reader. Returns the new word.
     pub(crate) fn arm(self) -> Word {
         let word = self.word();
         if word.is_armed() {
@@ -260,9 +260,9 @@ impl<'a> Half<'a> {
         }
     }
 
-    /// Puts bytes of `from` into the ring, for the writer that holds the lock and read `word`.
-    /// Closes the ring if not all of them fit. Returns their number; `None`, and nothing was put,
-    /// if the reader armed the direction meanwhile.
+    /// Puts bytes of `from` into the ring, for the writer that holds the lock and has read `word`.
+    /// Closes the ring if some do not fit. Returns their number, or `None` without any if the
+    /// reader has armed the direction meanwhile.
     pub(crate) fn put(self, word: Word, from: &mut Cursor) -> Option<usize> {
         let wanted = from.remaining();
         let len = wanted.min(RING - self.len_at(word));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writing: into the ring while the reader permits it, else by the kernel.
+//! Writing: into the ring while the reader permits it, otherwise through the kernel.
 
 use crate::conn::{self, ConnRef, Ends, add};
 use crate::cursor::Cursor;
@@ -55,7 +55,7 @@ pub(crate) fn send(call: &Call, mut kernel: impl FnMut() -> isize) -> isize {
     writer.run(use_ring, &mut kernel)
 }
 
-/// Sends by a call that only the kernel has, for example `sendfile`.
+/// Sends by a system call without a ring equivalent, such as `sendfile`.
 pub(crate) fn by_kernel(fd: i32, mut kernel: impl FnMut() -> isize) -> isize {
     let none = Call {
         fd,
@@ -154,7 +154,7 @@ impl Writer<'_> {
     }
 }
 
-/// Presence of a thread in the kernel's send call.
+/// Guard of a thread in the kernel's send call.
 struct InKernel<'a>(&'a AtomicU32);
 
 impl Drop for InKernel<'_> {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kinds of this process's descriptors: one word for each, so that a call on a descriptor of no
-//! interest costs one load.
+//! Kinds of this process's descriptors: one word for each, so that a call on an unobserved
+//! descriptor costs one load.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Descriptors that are observed; others are left to the kernel.
+/// Maximum number of observed descriptors. Higher ones use the kernel only.
 const FDS_MAX: usize = 1 << 20;
 
 const KIND: u32 = 3 << 30;
@@ -13,10 +13,10 @@ const CONN: u32 = 1 << 30;
 const EPOLL: u32 = 2 << 30;
 const OWN: u32 = 3 << 30;
 
-/// Meaning of a descriptor.
+/// Kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Of no interest.
+    /// Not observed.
     Other,
     /// Connection of this index.
     Conn(u32),
@@ -28,7 +28,8 @@ pub(crate) enum Kind {
 
 static WORDS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Returns zeroed memory of `len` bytes, `shared` with forked processes or not; null without any.
+/// Returns zeroed memory of `len` bytes, optionally `shared` with forked processes. Returns null if
+/// memory is exhausted.
 pub(crate) fn zeroed(len: usize, shared: bool) -> *mut u8 {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let visible = if shared {
@@ -45,7 +46,7 @@ pub(crate) fn zeroed(len: usize, shared: bool) -> *mut u8 {
     base.cast()
 }
 
-/// Creates the table. Without memory all descriptors stay of no interest.
+/// Creates the table. If memory is exhausted, no descriptor is observed.
 pub(crate) fn load() {
     let words = zeroed(FDS_MAX * size_of::<AtomicU32>(), false);
     WORDS.store(words.cast(), Ordering::Release);
@@ -71,12 +72,13 @@ fn decode(word: u32) -> Kind {
     }
 }
 
-/// Returns the meaning of a descriptor.
+/// Returns the kind of a descriptor.
 pub(crate) fn kind(fd: i32) -> Kind {
     word(fd).map_or(Kind::Other, |word| decode(word.load(Ordering::SeqCst)))
 }
 
-/// Sets the meaning of a descriptor, and returns the previous one; `None` if it has no place.
+/// Sets the kind of a descriptor, and returns the previous one, or `None` for a descriptor beyond
+/// the table.
 pub(crate) fn set(fd: i32, kind: Kind) -> Option<Kind> {
     let value = match kind {
         Kind::Other => 0,
@@ -87,7 +89,7 @@ pub(crate) fn set(fd: i32, kind: Kind) -> Option<Kind> {
     Some(decode(word(fd)?.swap(value, Ordering::SeqCst)))
 }
 
-/// Returns the first descriptor of interest in `first..=last`.
+/// Returns the first observed descriptor in `first..=last`.
 pub(crate) fn next_known(first: u32, last: u32) -> Option<i32> {
     let last = last.min(highest());
     (first..=last)
@@ -95,7 +97,7 @@ pub(crate) fn next_known(first: u32, last: u32) -> Option<i32> {
         .find(|fd| kind(*fd) != Kind::Other)
 }
 
-/// Returns all descriptors of interest.
+/// Returns all observed descriptors.
 pub(crate) fn known() -> impl Iterator<Item = i32> {
     let mut next = Some(0_u32);
     std::iter::from_fn(move || {
@@ -107,12 +109,12 @@ pub(crate) fn known() -> impl Iterator<Item = i32> {
 
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the highest descriptor that was ever of interest.
+/// Returns the highest descriptor that was ever observed.
 fn highest() -> u32 {
     HIGHEST.load(Ordering::Relaxed)
 }
 
-/// Notes that `fd` is of interest, before it is set.
+/// Raises the highest observed descriptor to `fd`, before its kind is set.
 pub(crate) fn note(fd: i32) {
     HIGHEST.fetch_max(fd.unsigned_abs(), Ordering::Relaxed);
 }

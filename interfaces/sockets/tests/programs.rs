@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of others, by their own checks, with the library at both ends. A program that is not
-//! installed is reported and skipped.
+//! Third-party programs with their own test suites, with the library at both ends. A program that
+//! is not installed is reported and skipped.
 //!
 //! `SOCKETS_PYTHON=1` also runs Python's own network tests with and without the library, for some
 //! minutes, and compares their failures.

@@ -151,7 +151,8 @@ fn streams_with_one_preloaded_end_or_none_keep_every_byte() {
     }
 }
 
-/// Checks that most bytes of two willing ends take the ring: otherwise the other tests test nothing.
+/// Checks that most bytes between two preloaded ends use the ring. Otherwise the other tests would
+/// be void.
 #[test]
 fn bytes_of_long_streams_take_the_ring() {
     let dir = tempfile::tempdir().unwrap();

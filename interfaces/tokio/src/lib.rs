@@ -3,8 +3,7 @@
 //!
 //! [`AsyncNode`] wraps a [`Node`]. One task drives it: it sleeps on the node's event descriptor,
 //! and a wake-up handles everything that has arrived. Tasks then take what they wait for, without
-//! further system calls. Timeouts are those of Tokio: every future can be dropped at any time, and
-//! no message is lost by that.
+//! further system calls. Timeouts are those of Tokio: every future is cancel safe.
 //!
 //! ```
 //! use portolan::{Node, PortConfig};
@@ -43,7 +42,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A node whose operations are futures. Clones share it; it leaves when the last one is dropped.
+/// A node with futures as operations. Clones share it. The node leaves its job when the last clone
+/// is dropped.
 #[derive(Clone)]
 pub struct AsyncNode(Arc<Shared>);
 
@@ -57,7 +57,7 @@ impl AsyncNode {
         driver::start(node).map(AsyncNode)
     }
 
-    /// Gives `body` the node, for calls that do not wait, such as [`Node::open`] or
+    /// Calls `body` with the node, for calls that do not wait, such as [`Node::open`] or
     /// [`Node::serve`]. A call that waits would block the runtime's thread.
     ///
     /// # Panics
@@ -66,8 +66,8 @@ impl AsyncNode {
         self.0.with(body)
     }
 
-    /// Receives the next message to `port`, which was opened, with the rank of its sender. A
-    /// message that was received for a dropped future goes to the next one.
+    /// Receives the next message to the open `port`, and returns it with the rank of its sender. A
+    /// message received for a dropped future is passed to the next one.
     ///
     /// # Errors
     /// As [`Node::recv_vec`]; [`Error::Cancelled`] after [`AsyncNode::close`].
@@ -111,7 +111,7 @@ impl AsyncNode {
         poll_fn(move |context| waiting.poll(context)).await
     }
 
-    /// Connects as [`Node::connect`] does. The name is looked up before the future first waits.
+    /// Connects as [`Node::connect`] does. Resolving the name blocks the first poll of the future.
     ///
     /// # Errors
     /// As [`Node::connect`].

@@ -53,7 +53,7 @@ struct Port {
 enum Slot {
     Pending(Option<Waker>),
     Ended(Result<Completion, Failed>),
-    /// The task is gone; the result is dropped.
+    /// The task was dropped; the result is discarded.
     Abandoned,
 }
 
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// Handles everything that has arrived. Returns `true` when the descriptor is armed, or no
-    /// event can come any more.
+    /// further event can occur.
     pub(crate) fn work(&mut self) -> bool {
         let Some(node) = &mut self.node else {
             return true;
@@ -220,7 +220,7 @@ impl State {
         }
     }
 
-    /// Ends the receives that wait, because no message can arrive any more.
+    /// Fails the pending receives, because no further message can arrive.
     fn fail_receives(&mut self, error: &Error) {
         let Error::NobodyLeft { others } = *error else {
             return;

@@ -82,7 +82,7 @@ async fn calls_are_answered_and_end_with_the_server() {
     let reply = timeout(PATIENCE, client.call(peer.port(8), b"ahoy")).await;
     let reply = reply.unwrap().unwrap();
     assert_eq!((reply.status, &reply.bytes[..]), (3, &b"AHOY"[..]));
-    // Nobody answers at this port.
+    // No server answers at this port.
     let unanswered = client.call(peer.port(PORT), b"ahoy");
     let (ended, closed) = tokio::join!(timeout(PATIENCE, unanswered), server.close());
     assert!(matches!(ended.unwrap(), Err(Error::PeerGone { .. })));

@@ -10,7 +10,7 @@ use crate::multicast::{self, Job, Part, Polled, ProbeResult};
 use crate::relay::{Action, Relay};
 use crate::shape::Form;
 use crate::spec::{BLOCK_LEN, Spec};
-use crate::stages::{self, Busy, Memory, Notice, NoticeReceiver, Reading, Storing};
+use crate::stages::{self, BusyTime, Memory, Notice, NoticeReceiver, Reading, Storing};
 use crate::target::Cleanup;
 use crate::wait::wait_for_event;
 use portolan::{Buffer, Error, Lane, Node, PortConfig, Request, Target};
@@ -119,7 +119,7 @@ struct Report {
     bytes: u64,
     entries: u64,
     wire_bytes: u64,
-    busy: Arc<Busy>,
+    busy: Arc<BusyTime>,
     before: (u64, u64),
     checked: Option<Checked>,
     /// Set after [`Event::Done`].
@@ -179,7 +179,7 @@ impl Member {
         let multicast = agree(&mut spec, job)?;
         let spec = &spec;
         let (notices, notifier) = stages::notice_channel()?;
-        let (memory, busy) = (Memory::default(), Arc::new(Busy::default()));
+        let (memory, busy) = (Memory::default(), Arc::new(BusyTime::default()));
         let rank = node.rank();
         let is_source = rank == 0;
         let reading = is_source.then(|| Reading::start(spec, &notifier, &memory, &busy));

@@ -125,7 +125,7 @@ impl Memory {
 
 /// Busy time of threads in nanoseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Busy {
+pub(crate) struct BusyTime {
     pub(crate) processor: AtomicU64,
     pub(crate) disk: AtomicU64,
     /// At the source: set if another process's disk or processor is nearly always busy.
@@ -158,7 +158,7 @@ impl Storing {
         rank: u32,
         cleanup: &Cleanup,
         notifier: &NoticeSender,
-        busy: &Arc<Busy>,
+        busy: &Arc<BusyTime>,
     ) -> Storing {
         let (blocks, incoming) = channel();
         let (verified, to_store) = channel();
@@ -199,7 +199,7 @@ fn verify_all(
     incoming: &Receiver<Block>,
     verified: &Sender<Block>,
     notifier: &NoticeSender,
-    busy: &Busy,
+    busy: &BusyTime,
 ) -> Result<(), Fault> {
     let mut decoder = Decoder::default();
     for block in incoming {
@@ -222,7 +222,7 @@ fn store_all(
     cleanup: &Cleanup,
     blocks: &Receiver<Block>,
     notifier: &NoticeSender,
-    busy: &Busy,
+    busy: &BusyTime,
 ) -> Result<(), Fault> {
     let mut store = target::open(spec, rank, cleanup)?;
     // Decoded a second time, because keeping the decoded blocks would double the memory.
@@ -263,7 +263,7 @@ impl Reading {
         spec: &Spec,
         notifier: &NoticeSender,
         memory: &Memory,
-        busy: &Arc<Busy>,
+        busy: &Arc<BusyTime>,
     ) -> Reading {
         let (blocks, outgoing) = sync_channel(READ_AHEAD);
         let (needs, reported_needs) = channel();
@@ -323,7 +323,7 @@ struct Feeder {
     needs: Receiver<(u32, Vec<u8>)>,
     notifier: NoticeSender,
     memory: Memory,
-    busy: Arc<Busy>,
+    busy: Arc<BusyTime>,
     seq: u64,
     hasher: blake3::Hasher,
     /// Time when the last block was handed over; reading began then.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sentences with the main results for the user.
 
-use crate::data::{Data, Pair, Standing};
+use crate::data::{Comparison, Data, Pair};
 use crate::systems::path_name;
 use crate::units;
 use portolan_bench::{Metric, Path, compare};
@@ -92,23 +92,23 @@ fn sizes(data: &Data<'_>, metric: Metric, within: bool) -> Option<String> {
     if pairs.len() < 2 {
         return None;
     }
-    let mut runs: Vec<(Standing, Vec<Pair<'_>>)> = Vec::new();
+    let mut runs: Vec<(Comparison, Vec<Pair<'_>>)> = Vec::new();
     for pair in pairs {
         match runs.last_mut() {
-            Some((standing, run)) if *standing == pair.standing() => run.push(pair),
-            _ => runs.push((pair.standing(), vec![pair])),
+            Some((comparison, run)) if *comparison == pair.comparison() => run.push(pair),
+            _ => runs.push((pair.comparison(), vec![pair])),
         }
     }
     let parts: Vec<String> = runs
         .iter()
-        .filter_map(|(standing, run)| part(*standing, run))
+        .filter_map(|(comparison, run)| part(*comparison, run))
         .collect();
     let place = place(within);
     let place = place[..1].to_uppercase() + &place[1..];
     Some(format!("{place} Portolan is {}.", parts.join("; ")))
 }
 
-fn part(standing: Standing, run: &[Pair<'_>]) -> Option<String> {
+fn part(comparison: Comparison, run: &[Pair<'_>]) -> Option<String> {
     let (first, last) = (run.first()?, run.last()?);
     let range = if first.size == last.size {
         format!("at {}", units::bytes(float(first.size)))
@@ -119,8 +119,8 @@ fn part(standing: Standing, run: &[Pair<'_>]) -> Option<String> {
             units::bytes(float(last.size))
         )
     };
-    let of = |pair: &Pair<'_>| match standing {
-        Standing::Worse => 1.0 / pair.advantage(),
+    let of = |pair: &Pair<'_>| match comparison {
+        Comparison::Worse => 1.0 / pair.advantage(),
         _ => pair.advantage(),
     };
     let (least, most) = run
@@ -135,10 +135,10 @@ fn part(standing: Standing, run: &[Pair<'_>]) -> Option<String> {
     } else {
         format!("{least} to {most}")
     };
-    Some(match standing {
-        Standing::Better => format!("{by} times faster than TCP {range}"),
-        Standing::Worse => format!("{by} times slower than TCP {range}"),
-        Standing::Alike => format!("not distinguishable from TCP {range}"),
+    Some(match comparison {
+        Comparison::Better => format!("{by} times faster than TCP {range}"),
+        Comparison::Worse => format!("{by} times slower than TCP {range}"),
+        Comparison::Alike => format!("not distinguishable from TCP {range}"),
     })
 }
 
@@ -150,8 +150,8 @@ fn throughput(data: &Data<'_>, metric: Metric, within: bool) -> Option<String> {
     } else {
         "A stream in one direction"
     };
-    let verdict = match pair.standing() {
-        Standing::Alike => "not distinguishable from TCP's".to_owned(),
+    let verdict = match pair.comparison() {
+        Comparison::Alike => "not distinguishable from TCP's".to_owned(),
         _ if pair.advantage() < 1.0 => {
             format!(
                 "TCP's is {} times that",

@@ -14,7 +14,7 @@ pub(crate) struct Data<'a> {
 
 /// Portolan compared with TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Comparison {
     Better,
     Alike,
     Worse,
@@ -107,12 +107,12 @@ impl Pair<'_> {
         }
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn comparison(&self) -> Comparison {
         let versus = compare(self.portolan, self.tcp);
         match versus.and_then(|versus| versus.distinguishable) {
-            Some(false) => Standing::Alike,
-            _ if self.advantage() >= 1.0 => Standing::Better,
-            _ => Standing::Worse,
+            Some(false) => Comparison::Alike,
+            _ if self.advantage() >= 1.0 => Comparison::Better,
+            _ => Comparison::Worse,
         }
     }
 }

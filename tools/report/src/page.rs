@@ -3,7 +3,7 @@
 
 use crate::answers::{answers, float};
 use crate::chart::Place;
-use crate::data::{Data, Standing};
+use crate::data::{Comparison, Data};
 use crate::figures::{Figure, of_bench};
 use crate::npb::{self, Npb};
 use crate::papers::{self, Table};
@@ -193,8 +193,8 @@ fn sizes(data: &Data<'_>) -> Markup {
                                     td { (bound(&units::bytes(float(pair.size)))) }
                                     td { (bound(&units::time(pair.portolan.p50_us))) }
                                     td { (bound(&units::time(pair.tcp.p50_us))) }
-                                    td { (match pair.standing() {
-                                        Standing::Alike => "alike".to_owned(),
+                                    td { (match pair.comparison() {
+                                        Comparison::Alike => "alike".to_owned(),
                                         _ => units::ratio(pair.advantage()),
                                     }) }
                                     td { (bound(&tail(pair.portolan.tail.p99_9_us))) }

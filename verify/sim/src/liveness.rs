@@ -11,7 +11,7 @@ mod plan;
 
 use plan::{Disturbance, Plan};
 use portolan_proto::Instant;
-use portolan_proto::liveness::{AgentReport, Delays, Patience, Rhythm, Signs, Watch};
+use portolan_proto::liveness::{AgentReport, CheckTiming, Delays, Signs, SilenceLimits, Watch};
 use rand::Rng;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -342,7 +342,7 @@ impl World {
     }
 
     fn check(&mut self, at: usize) {
-        let patience = Patience {
+        let silence_limits = SilenceLimits {
             fixed: (self.bug == Some(Bug::ShortPeriod)).then_some(Duration::from_millis(900)),
             has_agents: self.plan.has_agents,
             opening: Duration::from_secs(10),
@@ -351,7 +351,7 @@ impl World {
             Some(Bug::CountOwnStalls) => Duration::MAX,
             _ => STEP,
         };
-        let rhythm = Rhythm {
+        let timing = CheckTiming {
             step,
             query_after: QUERY_AFTER,
         };
@@ -368,7 +368,9 @@ impl World {
             };
             let delays = &mut self.delays[at];
             let now = Instant::from_nanos(self.now);
-            let verdict = view.watch.check(now, &signs, &patience, delays, rhythm);
+            let verdict = view
+                .watch
+                .check(now, &signs, &silence_limits, delays, timing);
             if verdict.loss.is_some() {
                 view.lost_at = Some(self.now);
                 self.check_lost(at, peer);

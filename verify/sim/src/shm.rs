@@ -114,8 +114,8 @@ impl Shm {
         }
     }
 
-    /// Handles the exit of process `gone`: no process reads its ring from `other` any more. If
-    /// `other` is alive, it still reads what `gone` has committed, followed by the end.
+    /// Handles the exit of process `gone`: no process reads its ring from `other`. If `other` is
+    /// alive, it still reads what `gone` has committed, followed by the end.
     pub(crate) fn end(
         &mut self,
         queue: &mut Queue,

@@ -35,7 +35,7 @@ pub(crate) enum StreamEvent {
     /// The answer to the greeting has returned.
     Reply { ok: bool },
     /// The time limit for an answer has expired.
-    Patience,
+    SilenceLimits,
     /// A part has reached the system of this end.
     Landed { end: usize },
     /// This end is ready to receive.
@@ -194,7 +194,7 @@ impl Streams {
         // A packet filter drops or refuses connections it does not allow.
         let is_dropped = self.roll(plan.dropped);
         let push = |queue: &mut Queue, at, what| queue.push(at, Happening::Stream { id, what });
-        push(queue, now + PATIENCE_NS, StreamEvent::Patience);
+        push(queue, now + PATIENCE_NS, StreamEvent::SilenceLimits);
         let to = now + plan.latency_ns;
         if !is_dropped && self.roll(plan.refused) {
             let back = to + plan.latency_ns;

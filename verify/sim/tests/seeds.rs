@@ -60,7 +60,7 @@ fn seeded(seed: u64) -> Options {
 }
 
 #[test]
-fn hundreds_of_seeds_violate_nothing() {
+fn hundreds_of_seeds_cause_no_violation() {
     run_all(1..251, seeded);
 }
 
@@ -72,7 +72,7 @@ fn run_continues_while_a_session_is_half_closed() {
 }
 
 #[test]
-fn two_hundred_nodes_violate_nothing() {
+fn two_hundred_nodes_cause_no_violation() {
     run_all(0..2, |seed| Options {
         nodes: Some(200),
         duration: Some(Duration::from_millis(30)),
@@ -128,7 +128,7 @@ fn dissector_explains_every_byte() {
 }
 
 #[test]
-fn sixty_four_nodes_violate_nothing() {
+fn sixty_four_nodes_cause_no_violation() {
     run_all(0..6, |seed| Options {
         nodes: Some(64),
         ..seeded(10_000 + seed)

@@ -124,7 +124,7 @@ fn gathered_frames_of_all_lengths_arrive_complete() {
 }
 
 #[test]
-fn long_frame_comes_as_head_and_body() {
+fn long_frame_arrives_as_head_and_body() {
     let config = |rank| ShmConfig::new([9; 16], rank, SECRET);
     let (mut a, mut b) = (Shm::open(config(0)).unwrap(), Shm::open(config(1)).unwrap());
     a.connect(1, &b.local_addr()).unwrap();

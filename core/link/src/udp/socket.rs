@@ -7,7 +7,7 @@
 //! The busy peer is the one to which many frames in a row were sent. Invariant: both sockets are
 //! polled, so a datagram may arrive at either.
 //!
-//! Each socket also records how the kernel cuts outgoing data ([`Cut`]), and when a call requests
+//! Each socket also records how the kernel cuts outgoing data ([`Segmentation`]), and when a call requests
 //! congestion marks ([`MarkSchedule`]). A control message with each call would cost more.
 
 use super::UdpConfig;
@@ -46,7 +46,7 @@ const BULK_LEN: usize = 48 << 10;
 /// Segmentation state of a socket. The segment length is a socket option, changed only when it
 /// differs, instead of a control message with each run, which costs the kernel some 300 ns.
 #[derive(Debug, Default)]
-struct Cut {
+struct Segmentation {
     segment_len: u16,
     /// Datagrams sent since the last run.
     datagrams_in_row: u32,
@@ -101,7 +101,7 @@ pub(super) struct Socket {
     /// Schedule of requests for marks.
     pub(super) mark_schedule: MarkSchedule,
     /// Segmentation state.
-    cut: Cut,
+    segmentation: Segmentation,
     /// Kernel's drop count when last read.
     drops_seen: u32,
 }
@@ -113,7 +113,7 @@ impl Socket {
             reports_marks: false,
             polled_empty: true,
             mark_schedule: MarkSchedule::default(),
-            cut: Cut::default(),
+            segmentation: Segmentation::default(),
             drops_seen: 0,
         }
     }
@@ -137,7 +137,7 @@ impl Socket {
     /// Returns the error of the system call.
     #[inline]
     pub(super) fn cut_run(&mut self, segment_len: u16) -> io::Result<()> {
-        self.cut.datagrams_in_row = 0;
+        self.segmentation.datagrams_in_row = 0;
         self.set_cut(segment_len)
     }
 
@@ -147,12 +147,12 @@ impl Socket {
     /// Returns the error of the system call.
     #[inline]
     pub(super) fn cut_datagram(&mut self, len: usize) -> io::Result<()> {
-        if self.cut.segment_len == 0 {
+        if self.segmentation.segment_len == 0 {
             return Ok(());
         }
-        self.cut.datagrams_in_row += 1;
-        let is_short = len <= usize::from(self.cut.segment_len);
-        match is_short && self.cut.datagrams_in_row < DATAGRAMS_IN_ROW {
+        self.segmentation.datagrams_in_row += 1;
+        let is_short = len <= usize::from(self.segmentation.segment_len);
+        match is_short && self.segmentation.datagrams_in_row < DATAGRAMS_IN_ROW {
             true => Ok(()),
             false => self.set_cut(0),
         }
@@ -160,9 +160,9 @@ impl Socket {
 
     #[inline]
     fn set_cut(&mut self, segment_len: u16) -> io::Result<()> {
-        if self.cut.segment_len != segment_len {
+        if self.segmentation.segment_len != segment_len {
             net::set_segment_len(self.as_fd(), segment_len)?;
-            self.cut.segment_len = segment_len;
+            self.segmentation.segment_len = segment_len;
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl AsFd for Socket {
 }
 
 /// Choice of the busy peer, and schedule of polls of the common socket.
-pub(super) struct Busy {
+pub(super) struct BusyPeer {
     /// The busy peer.
     peer: Option<PeerId>,
     /// Destination of the last frames, if it is not the busy peer, and their number.
@@ -199,13 +199,13 @@ pub(super) struct Busy {
     /// Polls until the common socket is polled again, and the interval between two.
     skips_left: u32,
     skips_between: u32,
-    /// Set if a frame was sent to any peer since the last [`Busy::take_sent`].
+    /// Set if a frame was sent to any peer since the last [`BusyPeer::take_sent`].
     has_sent: bool,
 }
 
-impl Busy {
-    pub(super) fn new() -> Busy {
-        Busy {
+impl BusyPeer {
+    pub(super) fn new() -> BusyPeer {
+        BusyPeer {
             peer: None,
             other: PeerId::MAX,
             in_row: 0,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn peer_with_many_consecutive_frames_becomes_busy() {
-        let mut busy = Busy::new();
+        let mut busy = BusyPeer::new();
         for round in 0..2 * FRAMES_IN_ROW {
             assert_eq!(busy.place_of(round % 2), COMMON);
             assert!(!busy.has_changed(), "two alternating peers");
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn common_socket_is_polled_less_while_empty() {
-        let mut busy = Busy::new();
+        let mut busy = BusyPeer::new();
         let mut schedule = |count: u32, has_data: bool| -> u32 {
             let mut due = 0;
             for _ in 0..count {

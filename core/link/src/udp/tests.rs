@@ -132,7 +132,7 @@ fn run_is_divided_by_the_length_in_its_first_datagram() {
 }
 
 #[test]
-fn nothing_but_runs_is_cut() {
+fn only_runs_are_cut() {
     for is_busy in [false, true] {
         let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
         b.connect(0, &a.local_addr()).unwrap();

@@ -76,12 +76,12 @@ fn at_most_two_operations_are_pending() {
     let second = state.begin(&head(CollectiveKind::Broadcast, 8)).unwrap();
     assert_eq!((first.seq, second.seq), (1, 2));
     assert_ne!(first.slot(), second.slot());
-    assert_eq!(state.begin(&barrier), Err(Busy));
+    assert_eq!(state.begin(&barrier), Err(TooManyPending));
     state.end(&first);
     assert_eq!(state.begin(&barrier).unwrap().seq, 3);
     // It has ended before, and the operation that now uses its port continues.
     state.end(&first);
-    assert_eq!(state.begin(&barrier), Err(Busy));
+    assert_eq!(state.begin(&barrier), Err(TooManyPending));
 }
 
 #[test]

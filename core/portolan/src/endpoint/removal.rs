@@ -93,7 +93,7 @@ impl Endpoint {
         true
     }
 
-    /// Forgets the removed peers that have no pending operations any more.
+    /// Forgets the removed peers without pending operations.
     #[cold]
     pub(super) fn forget_removed(&mut self) {
         let mut index = 0;

@@ -77,7 +77,7 @@ impl Engine {
     /// never have been a process.
     fn give_up_silent(&mut self, begin: Instant) {
         // Their agents report their ends, and they may be starved until then.
-        if self.inner.patience.has_agents {
+        if self.inner.silence_limits.has_agents {
             return;
         }
         for peer in self.inner.undelivered_peers(begin) {

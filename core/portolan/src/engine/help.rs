@@ -15,7 +15,7 @@ pub(crate) struct Exposed {
     count: usize,
     /// Operations and addresses of their messages, by peer.
     by_peer: Vec<Vec<(OpId, u64)>>,
-    /// Peers that have messages here; some may have none any more.
+    /// Peers that have messages here; some may no longer have any.
     peers: Vec<PeerId>,
     /// Peer and position in its list, by the operation's index in the table of operations.
     places: Vec<Option<(PeerId, usize)>>,

@@ -67,7 +67,7 @@ impl Inner {
         self.ops.is_done(op) || self.has_no_sender() && self.is_from_anybody(op)
     }
 
-    /// Returns whether no event can arrive any more: this wait has slept without one, every other
+    /// Returns whether no further event can arrive: this wait has slept without one, every other
     /// process of the job has ended, and this process has received what it sent to itself.
     #[inline]
     pub(crate) fn has_no_sender(&self) -> bool {
@@ -81,7 +81,7 @@ impl Inner {
         self.job.size > 1 && self.has_no_sender()
     }
 
-    /// Returns an error if no message can arrive any more at a program that polls. In a job of one
+    /// Returns an error if no further message can reach a program that polls. In a job of one
     /// process there is no such error, because the process may still send to itself.
     #[inline]
     pub(crate) fn check_any_sender(&self) -> Result<(), Error> {
@@ -92,7 +92,7 @@ impl Inner {
         }
     }
 
-    /// Returns the error of a wait that no process can end any more.
+    /// Returns the error of a wait that no process can end.
     #[cold]
     pub(crate) fn no_sender_error(&self) -> Error {
         let others = self.job.size - 1;
@@ -101,7 +101,7 @@ impl Inner {
             .unwrap_or(Error::NobodyLeft { others })
     }
 
-    /// Returns an error if no message can arrive any more from `source`, or from any process if
+    /// Returns an error if no further message can arrive from `source`, or from any process if
     /// `source` is `None`.
     pub(crate) fn check_sender(&self, source: Option<PeerId>) -> Result<(), Error> {
         match source {
@@ -209,9 +209,9 @@ impl Inner {
 }
 
 impl Engine {
-    /// Updates the state of `op` after a poll found it incomplete. Fails a receive to which no
-    /// process can send any more. In a job of one process a receive does not fail, because the
-    /// process may still send to itself.
+    /// Updates the state of `op` after a poll found it incomplete. Fails a receive that no process
+    /// can match. In a job of one process a receive does not fail, because the process may still
+    /// send to itself.
     pub(crate) fn on_empty_poll(&mut self, op: OpId) {
         let peer = self.inner.awaited_peer(op);
         self.on_empty_poll_from(peer);

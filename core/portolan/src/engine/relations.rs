@@ -103,7 +103,7 @@ impl Inner {
         let Some(relations) = &mut self.relations else {
             return false;
         };
-        // From now on the peer is not connected any more.
+        // From now on the peer counts as disconnected.
         let info = &mut self.peers[peer.0 as usize];
         if !std::mem::replace(&mut info.has_ended, true) {
             relations.given_up.push(peer);

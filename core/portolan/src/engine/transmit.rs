@@ -263,9 +263,9 @@ impl Engine {
             return self.on_exhausted(peer, &lack, what);
         }
         if has_left {
-            // No process listens there any more, or the link has just detected that the peer left
-            // and has the reason. Messages that the peer sent before still count. They may have
-            // come on a connection of its own that is newer than the last poll. `P8.11`
+            // No process listens there now, or the link has just detected that the peer left and
+            // has the reason. Messages that the peer sent before still count. They may have come on
+            // a connection of its own that is newer than the last poll. `P8.11`
             self.receive_all();
             self.await_report(peer);
             self.inner.core.fail_peer(peer, Cause::ProcessExited);

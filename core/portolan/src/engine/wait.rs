@@ -30,7 +30,7 @@ const SPIN_MIN: Duration = Duration::from_micros(60);
 const SPIN_MAX: Duration = Duration::from_millis(1);
 /// Spin time if other processes need the core, because spinning takes the core from the awaited
 /// process. Like all spin times here, it counts from the first check.
-const SPIN_CROWDED: Duration = Duration::from_micros(1);
+const SPIN_CONTENDED: Duration = Duration::from_micros(1);
 
 /// Turns that a wait makes before it is set up as a long one. Most waits end within them and need
 /// no set-up.
@@ -53,7 +53,7 @@ pub(crate) const SLEEP_FULL: Duration = Duration::from_millis(1);
 pub(crate) struct Waiter {
     /// Spin time while no other process needs the core.
     spin: Duration,
-    crowd: Crowd,
+    contention: Contention,
     phase: Phase,
     /// Turns since the last event.
     empty_turns: u32,
@@ -65,11 +65,11 @@ pub(crate) struct Waiter {
 }
 
 /// Demand for the core by other processes.
-enum Crowd {
+enum Contention {
     /// Known by counting processes and cores.
     Counted(bool),
     /// Measured by yielding. Always crowded with more neighbours than `cores`.
-    Felt { share: Share, cores: usize },
+    Measured { share: Share, cores: usize },
 }
 
 /// Action after an empty turn.
@@ -85,19 +85,19 @@ enum Phase {
 impl Waiter {
     /// Creates the waiter for one of `process_count` processes of a job on `core_count` cores.
     pub(crate) fn of_job(process_count: u32, core_count: usize) -> Self {
-        Self::new(Crowd::Counted(process_count as usize > core_count))
+        Self::new(Contention::Counted(process_count as usize > core_count))
     }
 
     /// Creates the waiter for an endpoint, which cannot count its neighbours.
     pub(crate) fn of_endpoint(cores: usize) -> Self {
         let share = Share::default();
-        Self::new(Crowd::Felt { share, cores })
+        Self::new(Contention::Measured { share, cores })
     }
 
-    fn new(crowd: Crowd) -> Self {
+    fn new(contention: Contention) -> Self {
         Waiter {
             spin: SPIN_MIN,
-            crowd,
+            contention,
             phase: Phase::Spin,
             empty_turns: 0,
             empty_since: Instant::default(),
@@ -208,7 +208,7 @@ impl Waiter {
     pub(crate) fn note(&mut self, count: usize, engine: &mut Engine) -> bool {
         if count > 0 {
             self.begin();
-            if let Crowd::Felt { share, .. } = &mut self.crowd {
+            if let Contention::Measured { share, .. } = &mut self.contention {
                 share.on_found();
             }
             return false;
@@ -220,10 +220,10 @@ impl Waiter {
     #[cold]
     fn check(&mut self, engine: &mut Engine) -> bool {
         let now = engine.inner.read_clock();
-        if let Crowd::Felt { share, cores } = &mut self.crowd
+        if let Contention::Measured { share, cores } = &mut self.contention
             && engine.links.connected_count(LinkId::SHM) + 1 > *cores
         {
-            share.on_crowd();
+            share.on_contention();
         }
         self.should_yield(now)
     }
@@ -248,11 +248,11 @@ impl Waiter {
         if self.phase == Phase::Spin && now.since(self.empty_since) >= self.spin() {
             self.phase = Phase::Yield(self.empty_turns);
         }
-        match &mut self.crowd {
-            Crowd::Counted(_) => false,
-            Crowd::Felt { share, .. } => {
+        match &mut self.contention {
+            Contention::Counted(_) => false,
+            Contention::Measured { share, .. } => {
                 share.on_nothing();
-                now.since(self.kept_since) >= share.patience()
+                now.since(self.kept_since) >= share.yield_interval()
             }
         }
     }
@@ -263,15 +263,15 @@ impl Waiter {
         self.kept_since = end;
         // Another thread may have received something meanwhile.
         self.empty_since = (self.empty_since + took).min(end);
-        if let Crowd::Felt { share, .. } = &mut self.crowd {
+        if let Contention::Measured { share, .. } = &mut self.contention {
             share.on_yield(took);
         }
     }
 
     fn spin(&self) -> Duration {
-        match &self.crowd {
-            Crowd::Counted(true) => SPIN_CROWDED,
-            Crowd::Felt { share, .. } if share.is_crowded() => SPIN_CROWDED,
+        match &self.contention {
+            Contention::Counted(true) => SPIN_CONTENDED,
+            Contention::Measured { share, .. } if share.is_contended() => SPIN_CONTENDED,
             _ => self.spin,
         }
     }
@@ -429,7 +429,7 @@ mod tests {
         );
         assert_eq!(
             turns(&mut Waiter::of_job(3, 2)),
-            (spin_turns(SPIN_CROWDED), YIELDS)
+            (spin_turns(SPIN_CONTENDED), YIELDS)
         );
     }
 
@@ -438,7 +438,7 @@ mod tests {
         let mut waiter = Waiter::of_endpoint(2);
         assert_eq!(
             turns(&mut waiter).0,
-            spin_turns(SPIN_CROWDED),
+            spin_turns(SPIN_CONTENDED),
             "nothing is known"
         );
         // Yields that take no time let no other process run.

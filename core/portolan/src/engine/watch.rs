@@ -10,7 +10,7 @@ use super::{Engine, Inner};
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::liveness::{Liveness, PeerState};
-use portolan_proto::liveness::{AgentReport, Loss, PLAIN_PERIOD, Rhythm, Signs, Watch};
+use portolan_proto::liveness::{AgentReport, CheckTiming, Loss, PLAIN_PERIOD, Signs, Watch};
 use portolan_proto::{Cause, Instant, LinkId, OpError, PeerId, PeerStatus};
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ impl Engine {
             return false;
         };
         let answer = liveness.answer(peer);
-        let rhythm = self.inner.rhythm(is_other_probed);
+        let check_timing = self.inner.check_timing(is_other_probed);
         let info = &mut self.inner.peers[peer.0 as usize];
         let signs = Signs {
             last_seen: heard.max(answer.probed_at),
@@ -214,8 +214,8 @@ impl Engine {
         if answer.probed_at > watch.last_seen().max(since) {
             self.inner.delays.note(answer.delay);
         }
-        let (patience, delays) = (&self.inner.patience, &mut self.inner.delays);
-        let verdict = watch.check(now, &signs, patience, delays, rhythm);
+        let (silence_limits, delays) = (&self.inner.silence_limits, &mut self.inner.delays);
+        let verdict = watch.check(now, &signs, silence_limits, delays, check_timing);
         let opening_for = watch.opening_for();
         if verdict.query {
             liveness.probe(peer);
@@ -229,10 +229,10 @@ impl Engine {
             launch.inquire(peer.0, now.as_nanos());
         }
         // Silence of a peer that was never heard from means that the addresses are wrong. `P9.11`
-        let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up
+        let has_session = self.inner.core.peer_status(peer) == PeerStatus::Up
             || answer.probed_at > Instant::default();
         match verdict.loss {
-            Some(Loss::Silent) if is_met => self.lose_silent(peer),
+            Some(Loss::Silent) if has_session => self.lose_silent(peer),
             Some(Loss::Unopened) => self.give_up_unreached(peer, opening_for),
             _ if self.is_refused(peer, opening_for) => self.give_up_unreached(peer, opening_for),
             _ => {}
@@ -322,7 +322,7 @@ impl Inner {
     /// Returns the longest sleep while no peer is doubted.
     fn calm_sleep(&self) -> Duration {
         // Leaves time for three more probes before the peer is given up.
-        SLEEP_MAX.min(self.patience.fixed.unwrap_or(PLAIN_PERIOD) / 4)
+        SLEEP_MAX.min(self.silence_limits.fixed.unwrap_or(PLAIN_PERIOD) / 4)
     }
 
     /// Returns the longest sleep that still allows awaited peers to be probed in time.
@@ -335,11 +335,11 @@ impl Inner {
 
     /// Returns the intervals for a check. `is_other_probed` is set if another peer is probed in
     /// this round.
-    fn rhythm(&self, is_other_probed: bool) -> Rhythm {
+    fn check_timing(&self, is_other_probed: bool) -> CheckTiming {
         let sleep = self.calm_sleep();
         // Less than a sleep, after which the answer to the previous probe is that old.
         let query_after = sleep * 3 / 4;
-        Rhythm {
+        CheckTiming {
             // Longer than the longest sleep of a wait.
             step: sleep * 5 / 4,
             // Earlier if another peer is probed now, so that several peers wake this process no
@@ -385,7 +385,7 @@ impl Inner {
             }
             Some(AgentReport::Stopped) => "; its host's agent reports that it is stopped",
             Some(AgentReport::Starting) => "; its host's agent reports that it is starting",
-            None if self.patience.has_agents && self.patience.fixed.is_none() => {
+            None if self.silence_limits.has_agents && self.silence_limits.fixed.is_none() => {
                 "; its host's agent does not answer either"
             }
             None => "",

@@ -217,7 +217,7 @@ impl Visit {
                     self.stage = Stage::Welcome(keys, address, peer);
                     return Err(refusal);
                 }
-                // The relation that the server has replaced, or did not know any more.
+                // The relation that the server has replaced or no longer has.
                 let replaced = host.directory.relation_with(&address).map(|(old, _)| old);
                 self.join(keys, peer, replaced, host)
             }
@@ -307,7 +307,7 @@ impl Visit {
         let farewells = keys.last(&Body::plain(Kind::Bye).encode());
         let [own, theirs] = farewells.ok_or(Refusal::Malformed)?;
         self.stage = Stage::Joined(Box::new(Farewells { own, theirs }));
-        // An idle relation keeps no more than it needs.
+        // An idle relation keeps only the memory it needs.
         self.input.shrink_to_fit();
         Ok(Step::Joined { peer, replaced })
     }

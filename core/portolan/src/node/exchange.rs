@@ -27,7 +27,7 @@ use crate::node::{Group, Node};
 use crate::ops::Request;
 use machine::Exchange;
 use memory::{Combine, Memories};
-use plan::{Plan, Seat};
+use plan::{Plan, Position};
 
 /// Bytes of a vector from which a reduction sends each member one block to combine. Shorter ones
 /// are combined as a whole in fewer rounds.
@@ -88,8 +88,8 @@ impl Operation {
 }
 
 impl Group {
-    fn seat(&self) -> Seat {
-        Seat {
+    fn position(&self) -> Position {
+        Position {
             own: self.rank() as usize,
             size: self.size() as usize,
         }
@@ -135,7 +135,7 @@ fn check_lens(group: &Group, name: &'static str, lens: &[usize], len: usize) -> 
 fn allgather(group: &Group, mine: usize, all: usize, lens: &[usize]) -> Result<Operation, Error> {
     check_lens(group, "memory for all blocks", lens, all)?;
     check_len("own block", mine, lens[group.rank() as usize])?;
-    let plan = plan::allgather(group.seat(), lens);
+    let plan = plan::allgather(group.position(), lens);
     Ok(Operation::new(CollectiveKind::Allgather, 0, all, plan))
 }
 
@@ -145,7 +145,7 @@ fn gather(group: &Group, root: u32, mine: usize, all: usize) -> Result<Operation
     if group.rank() == root {
         check_len("memory for all blocks", all, mine * group.size() as usize)?;
     }
-    let plan = plan::gather(group.seat(), root as usize, mine);
+    let plan = plan::gather(group.position(), root as usize, mine);
     Ok(Operation::new(CollectiveKind::Gather, root, mine, plan))
 }
 
@@ -162,7 +162,7 @@ fn gatherv(
         check_lens(group, "memory for all blocks", lens, all)?;
         check_len("own block", mine, lens[root as usize])?;
     }
-    let plan = plan::gatherv(group.seat(), root as usize, mine, lens);
+    let plan = plan::gatherv(group.position(), root as usize, mine, lens);
     Ok(Operation::new(CollectiveKind::Gatherv, root, 0, plan))
 }
 
@@ -172,7 +172,7 @@ fn scatter(group: &Group, root: u32, all: usize, mine: usize) -> Result<Operatio
     if group.rank() == root {
         check_len("blocks of all members", all, mine * group.size() as usize)?;
     }
-    let plan = plan::scatter(group.seat(), root as usize, mine);
+    let plan = plan::scatter(group.position(), root as usize, mine);
     Ok(Operation::new(CollectiveKind::Scatter, root, mine, plan))
 }
 
@@ -189,7 +189,7 @@ fn scatterv(
         check_lens(group, "blocks of all members", lens, all)?;
         check_len("memory for the own block", mine, lens[root as usize])?;
     }
-    let plan = plan::scatterv(group.seat(), root as usize, mine, lens);
+    let plan = plan::scatterv(group.position(), root as usize, mine, lens);
     Ok(Operation::new(CollectiveKind::Scatterv, root, 0, plan))
 }
 
@@ -205,7 +205,7 @@ fn alltoall(group: &Group, mine: usize, theirs: usize) -> Result<Operation, Erro
             why,
         ));
     }
-    let plan = plan::alltoall(group.seat(), mine / size);
+    let plan = plan::alltoall(group.position(), mine / size);
     Ok(Operation::new(CollectiveKind::Alltoall, 0, mine, plan))
 }
 
@@ -219,7 +219,7 @@ fn alltoallv(
     check_lens(group, "memory for all blocks", their_lens, theirs)?;
     let own = group.rank() as usize;
     check_len("own block", their_lens[own], lens[own])?;
-    let plan = plan::alltoallv(group.seat(), lens, their_lens);
+    let plan = plan::alltoallv(group.position(), lens, their_lens);
     Ok(Operation::new(CollectiveKind::Alltoallv, 0, 0, plan))
 }
 
@@ -240,13 +240,13 @@ fn reduce_scatter(
     for len in lens {
         operator.check(*len)?;
     }
-    let plan = plan::reduce_scatter(group.seat(), lens, operator.is_ordered());
+    let plan = plan::reduce_scatter(group.position(), lens, operator.is_ordered());
     operator.operation(CollectiveKind::ReduceScatter, 0, values, plan)
 }
 
 /// Returns the operation in which each member gets the combined values of the members up to it.
 fn scan(group: &Group, operator: Operator, len: usize) -> Result<Operation, Error> {
-    let plan = plan::scan(group.seat(), len);
+    let plan = plan::scan(group.position(), len);
     operator.operation(CollectiveKind::Scan, 0, len, plan)
 }
 
@@ -254,8 +254,8 @@ fn scan(group: &Group, operator: Operator, len: usize) -> Result<Operation, Erro
 fn allreduce(group: &Group, operator: Operator, len: usize) -> Result<Operation, Error> {
     let is_long = !operator.is_ordered() && is_long_reduction(group.size(), len);
     let plan = match is_long {
-        true => plan::allreduce_long(group.seat(), len, operator.element_len()),
-        false => plan::allreduce(group.seat(), len),
+        true => plan::allreduce_long(group.position(), len, operator.element_len()),
+        false => plan::allreduce(group.position(), len),
     };
     operator.operation(CollectiveKind::Allreduce, 0, len, plan)
 }
@@ -263,6 +263,6 @@ fn allreduce(group: &Group, operator: Operator, len: usize) -> Result<Operation,
 /// Returns the operation in which member `root` gets the combined values.
 fn reduce(group: &Group, root: u32, operator: Operator, len: usize) -> Result<Operation, Error> {
     super::group::check_root(root, group)?;
-    let plan = plan::reduce(group.seat(), root as usize, len);
+    let plan = plan::reduce(group.position(), root as usize, len);
     operator.operation(CollectiveKind::Reduce, root, len, plan)
 }

@@ -49,7 +49,7 @@ impl Probe {
         Some((received, match_bits))
     }
 
-    /// Returns an error if no such message is here and none can arrive any more.
+    /// Returns an error if no such message waits and none can arrive.
     fn check(&self, engine: &mut Engine) -> Result<(), Error> {
         let source = self.source();
         let is_over = || match self.has_deadline {

@@ -319,7 +319,7 @@ impl Node {
     pub fn peer(&self, rank: u32) -> Option<Peer> {
         let engine = self.engine.read();
         let directory = engine.inner.met_peers()?;
-        let is_peer = directory.is_met(PeerId(rank));
+        let is_peer = directory.is_connected(PeerId(rank));
         is_peer.then(|| engine.inner.peer(PeerId(rank)))
     }
 
@@ -330,8 +330,9 @@ impl Node {
         let Some(directory) = engine.inner.met_peers() else {
             return Vec::new();
         };
-        let met = directory.met().into_iter();
-        met.map(|(peer, generation)| Peer::new(peer.0, generation))
+        let connected = directory.connected().into_iter();
+        connected
+            .map(|(peer, generation)| Peer::new(peer.0, generation))
             .collect()
     }
 }

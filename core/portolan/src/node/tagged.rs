@@ -388,8 +388,8 @@ impl Engine {
         })
     }
 
-    /// Makes progress once and calls `find` to search for a message. Returns an error if there is
-    /// none and none can arrive any more.
+    /// Makes progress once and calls `find` to search for a message. Returns an error if no message
+    /// waits and none can arrive.
     fn poll_for<T>(
         &mut self,
         selector: &Selector,

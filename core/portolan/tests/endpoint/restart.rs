@@ -146,7 +146,7 @@ impl Process {
     }
 
     /// Waits until the child prints `text`.
-    fn hears(&self, text: &str) {
+    fn expect_line(&self, text: &str) {
         let begin = Instant::now();
         loop {
             let left = PATIENCE.saturating_sub(begin.elapsed());
@@ -198,16 +198,16 @@ fn restarts(way: &str) {
             clients[index] = start("call");
         }
     }
-    server.hears("ready");
+    server.expect_line("ready");
     for client in &clients {
         client.forget_lines();
-        client.hears("served");
+        client.expect_line("served");
     }
     for client in &mut clients {
         client.end();
     }
     drop(server.child.stdin.take());
-    server.hears("alone");
+    server.expect_line("alone");
     assert!(server.child.wait().unwrap().success());
 }
 

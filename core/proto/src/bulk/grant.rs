@@ -142,16 +142,16 @@ impl Transfers {
             let transfer = self.rx.get(key)?;
             (transfer.link == link).then_some((key, transfer))
         });
-        let crowd = transfers.clone().nth(1).is_some();
+        let has_several = transfers.clone().nth(1).is_some();
         let aged = account.passed >= account.quantum() * (AGED_EVERY - 1);
         let by_age = is_fair || aged;
         let (key, transfer) = transfers
-            .filter(|(_, transfer)| !crowd || !account.has_share(transfer))
+            .filter(|(_, transfer)| !has_several || !account.has_share(transfer))
             .min_by_key(|(_, transfer)| {
                 let left = transfer.len - transfer.received;
                 (if by_age { 0 } else { left }, transfer.served_at)
             })?;
-        let room = match (transfer.lossless, crowd, by_age) {
+        let room = match (transfer.lossless, has_several, by_age) {
             // The ring itself holds the sender back.
             (true, ..) => u64::MAX,
             (_, false, _) => account.free(),

@@ -54,7 +54,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn all_is_copied_whatever_its_length() {
+    fn copies_of_any_length_are_complete() {
         for len in (0..=20).chain([1023, 1024, 1025, 5000]) {
             let src: Vec<u8> = (0..=255).cycle().take(len).collect();
             let mut dst = vec![0xa5; len];

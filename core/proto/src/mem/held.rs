@@ -207,8 +207,8 @@ impl HeldPool {
         self.orphaned_len
     }
 
-    /// Returns true if no more should be held because the allocator has failed, whatever the limits
-    /// are.
+    /// Returns true if no further message should be held because the allocator has failed,
+    /// regardless of the limits.
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
         self.is_exhausted

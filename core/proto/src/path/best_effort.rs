@@ -47,18 +47,18 @@ impl Path {
         slots: &'a mut SlotPool,
         parts: &Parts<'_>,
     ) -> Staging<'a> {
-        let cut = self.cut(parts.header_len, parts.len);
-        let slot = slots.take(cut.total_len);
+        let layout = self.layout(parts.header_len, parts.len);
+        let slot = slots.take(layout.total_len);
         self.free_left = 0;
         self.best_effort_runs.push_back(BestEffortRun {
             slot,
             off: 0,
-            len: narrow(cut.total_len),
-            segment_len: narrow(cut.segment_len()),
+            len: narrow(layout.total_len),
+            segment_len: narrow(layout.segment_len()),
             front_len: narrow(self.front_len()),
         });
-        let bytes = &mut slots.bytes_mut(slot)[..cut.total_len];
-        cut.stage(parts, bytes, FlushHint::Full)
+        let bytes = &mut slots.bytes_mut(slot)[..layout.total_len];
+        layout.stage(parts, bytes, FlushHint::Full)
     }
 
     /// Returns as many frames of the first queued message as one call can send. No window limits

@@ -71,7 +71,7 @@ impl Path {
             && self.runs.is_empty()
             && self.best_effort_runs.is_empty()
             && !self.has_frames()
-            && self.standing.is_calm()
+            && self.health.is_calm()
             && self.rx.memory().is_some()
             && self.probe.memory().is_some()
     }
@@ -100,7 +100,7 @@ impl From<Path> for DormantPath {
             // It concerns only frames in flight.
             loss: _,
             congestion,
-            standing: _,
+            health: _,
             open: _,
             closed: _,
             runs: _,

@@ -50,7 +50,7 @@ impl Default for Suspicion {
 
 /// Result of the rounds for one path.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct PathHealth {
     queried_at: Option<Instant>,
     has_replied: bool,
     misses: u8,
@@ -60,9 +60,9 @@ pub(crate) struct Standing {
     retries: u32,
 }
 
-impl Default for Standing {
+impl Default for PathHealth {
     fn default() -> Self {
-        Standing {
+        PathHealth {
             queried_at: None,
             has_replied: false,
             misses: 0,
@@ -73,7 +73,7 @@ impl Default for Standing {
     }
 }
 
-impl Standing {
+impl PathHealth {
     /// Returns true if the path is abandoned for another, until it answers.
     #[inline]
     pub(super) fn is_silent(&self) -> bool {
@@ -89,23 +89,23 @@ impl Standing {
 impl Path {
     /// Returns the time of the next probe on an abandoned path.
     pub(super) fn retry_timer(&self) -> Instant {
-        self.standing.retry_at
+        self.health.retry_at
     }
 
     fn retry(&mut self, now: Instant) {
-        if now < self.standing.retry_at {
+        if now < self.health.retry_at {
             return;
         }
         self.send_keepalive();
-        let pause = RETRY.doubled(self.standing.retries.min(RETRY_DOUBLINGS));
-        self.standing.retries += 1;
-        self.standing.retry_at = now + pause;
+        let pause = RETRY.doubled(self.health.retries.min(RETRY_DOUBLINGS));
+        self.health.retries += 1;
+        self.health.retry_at = now + pause;
     }
 
     /// Returns the path to use. The numbers of frames with moved contents must still be filled, see
     /// [`Contents::Nothing`].
     fn resume(&mut self) {
-        self.standing = Standing::default();
+        self.health = PathHealth::default();
         self.loss.restart();
         self.free_left = 0;
         let mut num = self.base_num;
@@ -163,7 +163,7 @@ impl Paths {
         let someone = self.by_link.iter().flatten();
         let someone = someone
             .filter(|path| path.is_usable())
-            .any(|path| path.standing.has_replied);
+            .any(|path| path.health.has_replied);
         let (mut blamed, mut has_probed) = (None, false);
         for path in self
             .by_link
@@ -172,17 +172,17 @@ impl Paths {
             .filter(|path| path.is_usable())
         {
             let acked_at = path.loss.acked_at();
-            let standing = &mut path.standing;
-            let Some(queried_at) = standing.queried_at.take() else {
+            let health = &mut path.health;
+            let Some(queried_at) = health.queried_at.take() else {
                 continue;
             };
             has_probed = true;
             // Frames received on a path in only one direction are acknowledged on another.
-            if standing.has_replied || acked_at > queried_at {
-                standing.misses = 0;
+            if health.has_replied || acked_at > queried_at {
+                health.misses = 0;
             } else if someone {
-                standing.misses += 1;
-                if standing.misses >= MISSES {
+                health.misses += 1;
+                if health.misses >= MISSES {
                     blamed = Some(path.link);
                 }
             }
@@ -216,8 +216,8 @@ impl Paths {
             .flatten()
             .filter(|path| path.is_usable())
         {
-            path.standing.queried_at = Some(now);
-            path.standing.has_replied = false;
+            path.health.queried_at = Some(now);
+            path.health.has_replied = false;
             path.send_keepalive();
         }
     }
@@ -227,8 +227,8 @@ impl Paths {
         let Some(path) = self.get_mut(link) else {
             return;
         };
-        path.standing.has_replied = true;
-        if path.standing.silent {
+        path.health.has_replied = true;
+        if path.health.silent {
             path.resume();
             self.choose(preferred);
         }
@@ -239,10 +239,10 @@ impl Paths {
         let Some(path) = self.get_mut(link) else {
             return;
         };
-        path.standing = Standing {
+        path.health = PathHealth {
             silent: true,
             retry_at: now + RETRY,
-            ..Standing::default()
+            ..PathHealth::default()
         };
         path.probe.stop();
         self.choose(preferred);

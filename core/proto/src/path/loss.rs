@@ -301,7 +301,7 @@ impl Path {
 
     /// Returns the time of the next [`Path::on_timer`].
     pub(super) fn timer(&self, times: &Times) -> Instant {
-        if self.unacked.is_empty() || self.standing.is_silent() {
+        if self.unacked.is_empty() || self.health.is_silent() {
             return Instant::NEVER;
         }
         self.loss.lost_at.min(self.timeout_at(times))
@@ -320,7 +320,7 @@ impl Path {
     /// Declares losses that are due and, if the path is silent, retransmits its first frame. `P3.9`
     pub(super) fn on_timer(&mut self, now: Instant, times: &Times) -> TimerOutcome {
         let mut outcome = TimerOutcome::default();
-        if self.unacked.is_empty() || self.standing.is_silent() {
+        if self.unacked.is_empty() || self.health.is_silent() {
             return outcome;
         }
         if now >= self.loss.lost_at {

@@ -52,7 +52,7 @@ impl Path {
     fn take_longer(&mut self, slots: &mut SlotPool, len_max: usize) -> Taken {
         let mut taken = Taken::default();
         self.free_left = 0;
-        let silent = self.standing.is_silent();
+        let silent = self.health.is_silent();
         let mut num = self.base_num;
         for entry in &mut self.unacked {
             let len = usize::from(entry.len);
@@ -189,7 +189,7 @@ impl Mover<'_> {
             let payload = &frame[range];
             match record {
                 Record::Message(message) => self.move_message(&message, payload),
-                Record::Fragment(fragment) => self.cut(&fragment, payload),
+                Record::Fragment(fragment) => self.split(&fragment, payload),
                 Record::Rts(rts) => {
                     let mut bytes = [0; RTS_LEN + LABEL_LEN_MAX];
                     rts.emit(&mut bytes);
@@ -239,7 +239,7 @@ impl Mover<'_> {
                 message_len: u32::from(message.len),
                 offset: 0,
             };
-            self.cut(&fragment, payload);
+            self.split(&fragment, payload);
         }
     }
 
@@ -306,7 +306,7 @@ impl Mover<'_> {
     }
 
     /// Cuts a fragment into fragments that the path for bulk data carries.
-    fn cut(&mut self, fragment: &Fragment, payload: &[u8]) {
+    fn split(&mut self, fragment: &Fragment, payload: &[u8]) {
         if let Some(path) = self.paths.bulk_mut() {
             path.stage_run(self.slots, fragment, payload.len(), BATCH_LEN_MAX)
                 .push(payload);

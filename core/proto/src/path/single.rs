@@ -4,7 +4,7 @@
 //! checks for what cannot occur.
 
 use super::outgoing::{Bytes, Outgoing};
-use super::stage::Cut;
+use super::stage::FragmentLayout;
 use super::{Contents, InFlight, Path};
 use crate::base::narrow::narrow;
 use crate::mem::copy::copy;
@@ -65,10 +65,10 @@ impl Path {
 
     /// Returns true if a message [cut](Path::cut) in this way can be sent with one call now.
     #[inline]
-    pub(crate) fn takes_at_once(&self, cut: &Cut, batch_len: usize) -> bool {
+    pub(crate) fn takes_at_once(&self, layout: &FragmentLayout, batch_len: usize) -> bool {
         // Headers are shorter than the space that a call leaves in the longest datagram.
         let per_call = self.batch_frames(self.frame_len, batch_len);
-        cut.count <= per_call.min(self.window_left())
+        layout.count <= per_call.min(self.window_left())
     }
 
     /// Writes and numbers the frames of a message [cut](Path::cut) in this way, with `tail` after
@@ -78,16 +78,16 @@ impl Path {
         now: Instant,
         slots: &mut SlotPool,
         session: u64,
-        (whole, cut): (&Fragment, Cut),
+        (whole, layout): (&Fragment, FragmentLayout),
         (bytes, tail): (&[u8], &[u8]),
     ) -> Outgoing {
         let front_len = self.front_len();
-        let head_len = cut.head_len - front_len;
-        let segment_len = cut.segment_len();
-        let slot = slots.take(cut.count * segment_len);
+        let head_len = layout.head_len - front_len;
+        let segment_len = layout.segment_len();
+        let slot = slots.take(layout.count * segment_len);
         let first = self.next_num();
         let (mut at, mut offset) = (0, 0);
-        for part in bytes.chunks(cut.payload_len) {
+        for part in bytes.chunks(layout.payload_len) {
             let tail = match offset + part.len() == bytes.len() {
                 true => tail,
                 false => &[],
@@ -118,7 +118,7 @@ impl Path {
             at += front_len + len;
             offset += part.len();
         }
-        let count = narrow(cut.count);
+        let count = narrow(layout.count);
         slots.retain(slot, count - 1);
         self.batch_end = self.next_num();
         let bytes = Bytes::Slot {

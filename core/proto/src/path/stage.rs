@@ -302,30 +302,30 @@ impl Path {
         parts: &Parts<'_>,
         batch_len: usize,
     ) -> Staging<'a> {
-        let cut = self.cut(parts.header_len, parts.len);
+        let layout = self.layout(parts.header_len, parts.len);
         let (slot, start) = self.place_run(
             slots,
-            cut.count,
-            cut.segment_len(),
-            cut.total_len,
+            layout.count,
+            layout.segment_len(),
+            layout.total_len,
             batch_len,
         );
-        let hint = match self.has_batch_to_fill(cut.count) {
+        let hint = match self.has_batch_to_fill(layout.count) {
             true => FlushHint::Frames,
             false => FlushHint::Full,
         };
-        let bytes = &mut slots.bytes_mut(slot)[start..start + cut.total_len];
-        cut.stage(parts, bytes, hint)
+        let bytes = &mut slots.bytes_mut(slot)[start..start + layout.total_len];
+        layout.stage(parts, bytes, hint)
     }
 
     /// Returns the layout of the frames of a record with `len` bytes of payload in several parts.
     /// Each part has a header of `header_len` bytes. `len` is at least 1.
     #[inline]
-    pub(crate) fn cut(&self, header_len: usize, len: usize) -> Cut {
+    pub(crate) fn layout(&self, header_len: usize, len: usize) -> FragmentLayout {
         let header_len = FRAME_HEADER_LEN + header_len;
         let (count, payload_len) = self.cut_evenly(header_len, len);
         let head_len = self.front_len() + header_len;
-        Cut {
+        FragmentLayout {
             count,
             payload_len,
             head_len,
@@ -491,7 +491,7 @@ pub(crate) struct Parts<'a> {
 
 /// Layout of a record in consecutive frames of one part each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct FragmentLayout {
     pub(super) count: usize,
     /// Payload length in bytes of each frame but the last.
     pub(super) payload_len: usize,
@@ -501,7 +501,7 @@ pub(crate) struct Cut {
     pub(super) total_len: usize,
 }
 
-impl Cut {
+impl FragmentLayout {
     /// Returns the length in bytes of each frame but the last, including its checksum header.
     pub(super) fn segment_len(&self) -> usize {
         self.head_len + self.payload_len

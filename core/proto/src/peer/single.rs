@@ -111,15 +111,15 @@ impl Peer {
             message_len: narrow(len),
             offset: 0,
         };
-        let cut = path.cut(fragment.header_len(), len);
-        if !path.takes_at_once(&cut, batch_len) {
+        let layout = path.layout(fragment.header_len(), len);
+        if !path.takes_at_once(&layout, batch_len) {
             path.stage_run(&mut sh.slots, &fragment, len, batch_len)
                 .push(bytes);
             let batch = self.next_batch(now, sh, link);
             return Ok(batch.expect("only this run waits, and the window has room"));
         }
         let mut tail = [0; ACK_ROOM];
-        let room = cut.room_in_last().min(tail.len());
+        let room = layout.room_in_last().min(tail.len());
         let tail_len = self
             .paths
             .emit_acks(now, sh.ctx.poll_gap(), &mut tail[..room]);
@@ -130,7 +130,7 @@ impl Peer {
             now,
             &mut sh.slots,
             session,
-            (&fragment, cut),
+            (&fragment, layout),
             (bytes, &tail[..tail_len]),
         ))
     }

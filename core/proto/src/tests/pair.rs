@@ -488,7 +488,7 @@ impl Pair {
         pair
     }
 
-    /// Runs until nothing happens any more, at most for `limit`.
+    /// Runs until no event is left, for at most `limit`.
     pub(super) fn run(&mut self, limit: Duration) {
         let end = self.now + limit;
         loop {

@@ -210,7 +210,7 @@ fn hello_replies_to_a_failed_peer_are_bounded() {
 fn waiting_peer_detects_a_session_the_other_closed() {
     let mut pair = Pair::new(NETWORK, 8);
     pair.run(Duration::from_millis(50));
-    // The request is acknowledged and finds no buffer: nothing is in flight any more.
+    // The request is acknowledged and finds no buffer: nothing is left in flight.
     pair.ends[0].send(B, &LOW, &[0; 100_000]).unwrap();
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.fail_peer(A, Cause::Silent(LinkId::UDP));

@@ -158,7 +158,7 @@ struct Trio {
     cores: Vec<Core>,
     sends_done: Vec<usize>,
     got: Vec<usize>,
-    /// Process that neither sends nor receives any more.
+    /// Process that no longer sends or receives.
     dead: Option<usize>,
 }
 
@@ -360,25 +360,25 @@ fn unread_messages_of_many_peers_do_not_block_an_awaited_one() {
         held_len_max: 1 << 20,
         ..Limits::default()
     };
-    let mut crowd = Trio::of(PEERS + 2, limits);
+    let mut trio = Trio::of(PEERS + 2, limits);
     let mut now = Instant::from_nanos(1);
     for rank in 1..PEERS + 2 {
-        crowd.cores[rank as usize].connect(now, A);
+        trio.cores[rank as usize].connect(now, A);
     }
-    crowd.pass(&mut now, 4);
+    trio.pass(&mut now, 4);
     let mut accepted = 0;
     for _ in 0..8 {
         for rank in 1..=PEERS as usize {
             for _ in 0..200 {
-                let staged = crowd.cores[rank].eager(A, &LOW, 1);
+                let staged = trio.cores[rank].eager(A, &LOW, 1);
                 accepted += usize::from(staged.map(|mut staging| staging.push(b"x")).is_ok());
             }
         }
-        crowd.pass(&mut now, 2);
+        trio.pass(&mut now, 2);
     }
     // Memory is full, and exceeds its limit by the reserves of the peers.
-    let refused = crowd.cores[0].counters().drops(DropReason::NoMemory);
-    let held_len = crowd.cores[0].usage().1;
+    let refused = trio.cores[0].counters().drops(DropReason::NoMemory);
+    let held_len = trio.cores[0].usage().1;
     assert!(refused > 0);
     assert!((1 << 20..(1 << 20) + PEERS as usize * 128 * 1024).contains(&held_len));
     // One peer has sent nothing yet, to a port where the program waits. Another is one of the many,
@@ -388,22 +388,22 @@ fn unread_messages_of_many_peers_do_not_block_an_awaited_one() {
         ..LOW
     };
     let last = PEERS as usize + 1;
-    crowd.cores[0].post_recv(PortId::user(6), OpId(1), 1, Some(PeerId(PEERS + 1)));
-    let _ = crowd.cores[last]
+    trio.cores[0].post_recv(PortId::user(6), OpId(1), 1, Some(PeerId(PEERS + 1)));
+    let _ = trio.cores[last]
         .eager(A, &awaited, 1)
         .map(|mut staging| staging.push(b"y"));
-    crowd.pass(&mut now, 2);
-    assert_eq!(crowd.got[0], 1);
+    trio.pass(&mut now, 2);
+    assert_eq!(trio.got[0], 1);
     // As the program reads, all of it arrives.
-    crowd.cores[0].open_port(PORT, PortMode::InPlace);
+    trio.cores[0].open_port(PORT, PortMode::InPlace);
     for _ in 0..50 {
-        if crowd.got[0] == 1 + accepted {
+        if trio.got[0] == 1 + accepted {
             break;
         }
-        crowd.pass(&mut now, 10);
+        trio.pass(&mut now, 10);
     }
-    assert_eq!(crowd.got[0], 1 + accepted);
-    assert_eq!(crowd.cores[0].usage().1, 0);
+    assert_eq!(trio.got[0], 1 + accepted);
+    assert_eq!(trio.cores[0].usage().1, 0);
 }
 
 // P3.10

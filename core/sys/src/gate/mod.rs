@@ -72,7 +72,7 @@ pub enum Pending {
 
 /// Result of one pass of the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum Serviced {
     /// No work is left.
     Done,
     /// The helper made progress, and work is left.
@@ -93,15 +93,15 @@ pub enum Guard {
 }
 
 /// Operations of a value that has a helper.
-pub trait Carry: Send + 'static {
+pub trait Service: Send + 'static {
     /// Returns `true` if the helper also handles external events while the owner is away. Called
-    /// once. Pending work in [`Carry::pending`] is always serviced.
+    /// once. Pending work in [`Service::pending`] is always serviced.
     fn is_guarded(&self) -> bool {
         false
     }
 
     /// Called when the helper is about to release the value after servicing it. Returns how to
-    /// wait. The descriptor must stay open until [`Carry::end_guard`].
+    /// wait. The descriptor must stay open until [`Service::end_guard`].
     fn begin_guard(&mut self) -> Guard {
         Guard::Never
     }
@@ -117,7 +117,7 @@ pub trait Carry: Send + 'static {
     fn pending(&self) -> Pending;
 
     /// Performs pending work; returns soon after `is_requested` returns `true`.
-    fn carry(&mut self, is_requested: &dyn Fn() -> bool) -> Carried;
+    fn service(&mut self, is_requested: &dyn Fn() -> bool) -> Serviced;
 
     /// Called once if the system refuses a thread for the helper. Pending work then waits for the
     /// owner.
@@ -140,7 +140,7 @@ struct Shared<T> {
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 /// A value with its helper thread, as seen by the owner.
-pub struct Gate<T: Carry> {
+pub struct Gate<T: Service> {
     shared: Arc<Shared<T>>,
     /// Set while the owner holds the baton.
     has_baton: Cell<bool>,
@@ -154,7 +154,7 @@ pub struct Gate<T: Carry> {
     process: Owner,
 }
 
-impl<T: Carry> Gate<T> {
+impl<T: Service> Gate<T> {
     /// Creates a gate around `value`. Its helper is started on first need and is called `name` (at
     /// most 15 bytes).
     ///
@@ -194,10 +194,10 @@ impl<T: Carry> Gate<T> {
         entered
     }
 
-    /// Like [`Gate::enter`], without [`Carry::settle`].
+    /// Like [`Gate::enter`], without [`Service::settle`].
     #[inline]
     pub fn enter_unsettled(&mut self) -> Entered<'_, T> {
-        // Leaked guards, and references from `hold`, cannot be in use any more.
+        // Leaked guards, and references from `hold`, can no longer be in use.
         self.read_guards.set(0);
         self.is_held.set(false);
         self.begin();
@@ -235,7 +235,7 @@ impl<T: Carry> Gate<T> {
         unsafe { &mut *self.shared.value.get() }
     }
 
-    /// Calls [`Carry::settle`], unless the value is in use already.
+    /// Calls [`Service::settle`], unless the value is in use already.
     #[inline]
     fn settle_unused(&self) {
         if self.read_guards.get() == 0 && !self.is_held.get() {
@@ -298,7 +298,7 @@ impl<T: Carry> Gate<T> {
         if self.is_held.get() {
             return;
         }
-        // SAFETY: the owner holds the baton, and no part of the value is in use any more.
+        // SAFETY: the owner holds the baton, and no part of the value is still in use.
         let is_urgent = match unsafe { &*self.shared.value.get() }.pending() {
             Pending::Nothing => return,
             Pending::Patient => false,
@@ -336,9 +336,9 @@ fn wake(helper: &JoinHandle<()>) {
 }
 
 /// Guard with which the owner uses the value.
-pub struct Entered<'a, T: Carry>(&'a Gate<T>);
+pub struct Entered<'a, T: Service>(&'a Gate<T>);
 
-impl<T: Carry> Entered<'_, T> {
+impl<T: Service> Entered<'_, T> {
     /// Drops the guard. Always inlined, for short calls.
     #[inline(always)]
     pub fn leave(self) {
@@ -347,7 +347,7 @@ impl<T: Carry> Entered<'_, T> {
     }
 }
 
-impl<T: Carry> Deref for Entered<'_, T> {
+impl<T: Service> Deref for Entered<'_, T> {
     type Target = T;
 
     #[inline]
@@ -358,7 +358,7 @@ impl<T: Carry> Deref for Entered<'_, T> {
     }
 }
 
-impl<T: Carry> DerefMut for Entered<'_, T> {
+impl<T: Service> DerefMut for Entered<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
@@ -366,7 +366,7 @@ impl<T: Carry> DerefMut for Entered<'_, T> {
     }
 }
 
-impl<T: Carry> Drop for Entered<'_, T> {
+impl<T: Service> Drop for Entered<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.0.end();
@@ -374,9 +374,9 @@ impl<T: Carry> Drop for Entered<'_, T> {
 }
 
 /// Guard with which the owner reads the value.
-pub struct ReadGuard<'a, T: Carry>(&'a Gate<T>);
+pub struct ReadGuard<'a, T: Service>(&'a Gate<T>);
 
-impl<T: Carry> Deref for ReadGuard<'_, T> {
+impl<T: Service> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -387,7 +387,7 @@ impl<T: Carry> Deref for ReadGuard<'_, T> {
     }
 }
 
-impl<T: Carry> Drop for ReadGuard<'_, T> {
+impl<T: Service> Drop for ReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let read_guards = self.0.read_guards.get() - 1;
@@ -398,7 +398,7 @@ impl<T: Carry> Drop for ReadGuard<'_, T> {
     }
 }
 
-impl<T: Carry> Drop for Gate<T> {
+impl<T: Service> Drop for Gate<T> {
     fn drop(&mut self) {
         if !self.has_baton.get() {
             self.take_back();
@@ -419,8 +419,8 @@ impl<T: Carry> Drop for Gate<T> {
     }
 }
 
-impl<T: Carry> Shared<T> {
-    /// Ends a guard started by [`Carry::begin_guard`], if any.
+impl<T: Service> Shared<T> {
+    /// Ends a guard started by [`Service::begin_guard`], if any.
     ///
     /// # Safety
     /// The calling thread holds the baton, and uses no part of the value.
@@ -434,43 +434,43 @@ impl<T: Carry> Shared<T> {
     }
 
     /// Services pending work and, for a guarded value, external events until the owner returns.
-    fn carry_on(&self, absence: Absence) -> Carried {
+    fn service(&self, absence: Absence) -> Serviced {
         while self.baton.pick_up(absence) {
-            let (carried, guard) = {
+            let (serviced, guard) = {
                 let _back = GiveBack(self);
                 // SAFETY: this thread holds the baton until `_back` is dropped.
                 unsafe { self.end_guard() };
                 // SAFETY: as above.
                 let value = unsafe { &mut *self.value.get() };
-                let carried = value.carry(&|| self.baton.is_requested(absence));
+                let serviced = value.service(&|| self.baton.is_requested(absence));
                 let guard = self.bell.as_ref().map(|bell| (bell, value.begin_guard()));
                 let is_on_guard = matches!(guard, Some((_, Guard::Asleep(..))));
                 // SAFETY: as above.
                 unsafe { *self.is_on_guard.get() = is_on_guard };
-                (carried, guard)
+                (serviced, guard)
             };
             match guard {
-                None | Some((_, Guard::Never)) => return carried,
+                None | Some((_, Guard::Never)) => return serviced,
                 // The pending event cannot be handled now, and may not wake this thread when it
                 // can.
-                Some((_, Guard::Awake)) if carried == Carried::Stuck => {
+                Some((_, Guard::Awake)) if serviced == Serviced::Stuck => {
                     thread::park_timeout(ABSENCE);
                 }
                 Some((_, Guard::Awake)) => {}
                 Some((bell, Guard::Asleep(fd, most))) => bell.sleep(fd, most),
             }
         }
-        Carried::Moved
+        Serviced::Moved
     }
 }
 
-fn spawn<T: Carry>(shared: &Arc<Shared<T>>, name: &str) -> io::Result<JoinHandle<()>> {
+fn spawn<T: Service>(shared: &Arc<Shared<T>>, name: &str) -> io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     crate::process::spawn_quiet(name, move || help(&shared))
 }
 
 /// Body of the helper's thread: services pending work while the owner stays away.
-fn help<T: Carry>(shared: &Shared<T>) {
+fn help<T: Service>(shared: &Shared<T>) {
     let patience = match &shared.bell {
         Some(_) => ABSENCE_GUARDED,
         None => ABSENCE_PATIENT,
@@ -503,12 +503,12 @@ fn help<T: Carry>(shared: &Shared<T>) {
             pause = ABSENCE;
             continue;
         };
-        let carried = shared.carry_on(absence);
-        pause = match carried {
-            Carried::Stuck => (pause * 2).min(PAUSE_MAX),
-            Carried::Done | Carried::Moved => ABSENCE,
+        let serviced = shared.service(absence);
+        pause = match serviced {
+            Serviced::Stuck => (pause * 2).min(PAUSE_MAX),
+            Serviced::Done | Serviced::Moved => ABSENCE,
         };
-        if carried == Carried::Done {
+        if serviced == Serviced::Done {
             done = Some(absence);
         }
     }

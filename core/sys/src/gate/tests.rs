@@ -13,7 +13,7 @@ struct Work {
     steps: Sender<(u32, thread::ThreadId)>,
 }
 
-impl Carry for Work {
+impl Service for Work {
     fn pending(&self) -> Pending {
         match self.left {
             0 => Pending::Nothing,
@@ -22,17 +22,17 @@ impl Carry for Work {
         }
     }
 
-    fn carry(&mut self, is_requested: &dyn Fn() -> bool) -> Carried {
+    fn service(&mut self, is_requested: &dyn Fn() -> bool) -> Serviced {
         while self.left > 0 {
             self.left -= 1;
             self.steps
                 .send((self.left, thread::current().id()))
                 .unwrap();
             if is_requested() {
-                return Carried::Moved;
+                return Serviced::Moved;
             }
         }
-        Carried::Done
+        Serviced::Done
     }
 
     fn on_no_helper(&mut self, error: &io::Error) {
@@ -204,7 +204,7 @@ impl Guarded {
     }
 }
 
-impl Carry for Guarded {
+impl Service for Guarded {
     fn is_guarded(&self) -> bool {
         true
     }
@@ -213,10 +213,10 @@ impl Carry for Guarded {
         Pending::Patient
     }
 
-    fn carry(&mut self, _: &dyn Fn() -> bool) -> Carried {
+    fn service(&mut self, _: &dyn Fn() -> bool) -> Serviced {
         assert!(!self.is_armed, "used while the helper sleeps on it");
         self.take();
-        Carried::Done
+        Serviced::Done
     }
 
     fn begin_guard(&mut self) -> Guard {

@@ -2,8 +2,8 @@
 //! A second UDP socket with the address of a first, connected to one peer.
 //!
 //! Datagrams of that peer then arrive at the second socket, because the kernel prefers the socket
-//! with both addresses (`compute_score` of net/ipv4/udp.c). Neither host looks up routes for them
-//! any more. All other datagrams arrive at the first socket.
+//! with both addresses (`compute_score` of net/ipv4/udp.c). From then on neither host looks up
+//! routes for them. All other datagrams arrive at the first socket.
 #![allow(unsafe_code, reason = "socket, bind and connect take pointers")]
 
 use super::options::set;

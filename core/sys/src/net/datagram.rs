@@ -315,8 +315,8 @@ impl Sender {
         self.point_messages_at_pieces();
         let count = c_uint_of(self.messages.len());
         usage::count_call(Call::Sendmmsg);
-        // SAFETY: the messages point at `to` and at our vector of pieces, which does not grow any
-        // more; the pieces are borrowed for 'a, which outlives this call; the kernel only reads.
+        // SAFETY: the messages point at `to` and at our vector of pieces, which no longer grows;
+        // the pieces are borrowed for 'a, which outlives this call; the kernel only reads.
         let sent = unsafe {
             libc::sendmmsg(
                 fd.as_raw_fd(),

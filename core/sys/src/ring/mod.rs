@@ -53,7 +53,7 @@ use std::io;
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The other process wrote an invalid value; the ring must not be used any more.
+/// The other process wrote an invalid value; the ring must no longer be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shared ring is corrupt: {0}")]
 pub struct RingBroken(pub &'static str);

@@ -84,7 +84,7 @@ fn a_wrong_cell_fails_the_check_with_its_place() {
 }
 
 #[test]
-fn what_rank_0_refuses_is_called_off_everywhere() {
+fn input_refused_by_rank_0_fails_on_all_ranks() {
     let dir = tempfile::tempdir().unwrap();
     let good = options(&dir, 5, 5);
     let missing = Options {

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn gm_destroy_lookaside(list: *mut gm_lookaside) {
     own.free_all();
     own.is_destroyed = true;
     if own.given == 0 {
-        // SAFETY: as above; nothing refers to it any more.
+        // SAFETY: as above; nothing refers to it now.
         drop(unsafe { Box::from_raw(list) });
     }
 }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn gm_lookaside_free(entry: *mut c_void) {
     if own.is_destroyed {
         own.free_all();
         if own.given == 0 {
-            // SAFETY: nothing refers to it any more.
+            // SAFETY: nothing refers to it now.
             drop(unsafe { Box::from_raw(list) });
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Messages for a process that has returned from main() are not written to memory, which the program
- * does not own any more. */
+ * no longer owns. */
 
 #include "check.h"
 

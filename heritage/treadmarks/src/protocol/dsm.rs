@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state of one process: its clock, intervals and pages; faults, and dispatch of messages.
 
+use super::barrier::Arrival;
 use super::clock::Clock;
 use super::fetch::Fetch;
 use super::interval::{Interval, Intervals, runs_of};
 use super::lock::Lock;
-use super::meeting::Arrival;
 use super::page::{Access, Memory, Notice, Page, Twin};
-use super::wire::{Malformed, Meeting, Message, Shape};
+use super::wire::{BarrierKind, Malformed, Message, Shape};
 use crate::statistics::Statistics;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -21,11 +21,11 @@ pub(crate) enum DsmError {
     NotHeld(u32),
     #[error(
         "process {} is at {}, but process {} is at {}; all processes must call the same one",
-        processes[0], Place(meetings[0]), processes[1], Place(meetings[1])
+        processes[0], Place(barriers[0]), processes[1], Place(barriers[1])
     )]
-    Meeting {
+    BarrierMismatch {
         processes: [u32; 2],
-        meetings: [Meeting; 2],
+        barriers: [BarrierKind; 2],
     },
     #[error("process {0} sent an invalid message: {1}; do all processes use the same library?")]
     Malformed(u32, Malformed),
@@ -35,14 +35,14 @@ pub(crate) enum DsmError {
     Unexpected(&'static str),
 }
 
-struct Place(Meeting);
+struct Place(BarrierKind);
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Meeting::Barrier(id) => write!(f, "barrier {id}"),
-            Meeting::Collection => f.write_str("a collection"),
-            Meeting::Exit => f.write_str("its end"),
+            BarrierKind::Barrier(id) => write!(f, "barrier {id}"),
+            BarrierKind::Collection => f.write_str("a collection"),
+            BarrierKind::Exit => f.write_str("its end"),
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) enum Wait {
     Fault { page: u32, write: bool },
     Lock(u32),
     Sleep(u32),
-    Meeting(Meeting),
+    Barrier(BarrierKind),
     Collection,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Dsm<M> {
     dirty: Vec<u32>,
     pub(super) fetches: BTreeMap<u32, Fetch>,
     pub(super) locks: BTreeMap<u32, Lock>,
-    /// In the manager of meetings.
+    /// In the manager of barriers.
     pub(super) arrivals: Vec<Option<Arrival>>,
     /// Last own interval that all processes know.
     pub(super) reported: u32,
@@ -291,11 +291,11 @@ impl<M: Memory> Dsm<M> {
             Message::Forward(wanted) => self.on_forward(wanted),
             Message::Grant { lock, intervals } => self.on_grant(lock, intervals),
             Message::Arrive {
-                meeting,
+                barrier,
                 clock,
                 intervals,
                 is_full,
-            } => self.on_arrive(from, meeting, (clock, intervals), is_full),
+            } => self.on_arrive(from, barrier, (clock, intervals), is_full),
             Message::Depart {
                 intervals,
                 collects,

@@ -160,7 +160,7 @@ impl<M: Memory> Dsm<M> {
         let Some(twin) = state.twin.take() else {
             return;
         };
-        // First, so that the program writes no more.
+        // First, so that the program can no longer write.
         self.memory.protect(page, 1, Access::Read);
         state.access = Access::Read;
         self.memory.read(page, &mut self.scratch);

@@ -23,9 +23,9 @@ pub(crate) enum Malformed {
     Range,
 }
 
-/// Kind of a meeting of all processes.
+/// Kind of barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meeting {
+pub(crate) enum BarrierKind {
     /// The program's barrier with this number.
     Barrier(u32),
     /// The end of a collection.
@@ -66,7 +66,7 @@ pub(crate) enum Message {
         intervals: Vec<Interval>,
     },
     Arrive {
-        meeting: Meeting,
+        barrier: BarrierKind,
         clock: Clock,
         intervals: Vec<Interval>,
         is_full: bool,
@@ -170,11 +170,11 @@ impl Writer {
             .clock(&wanted.clock)
     }
 
-    fn meeting(&mut self, meeting: Meeting) -> &mut Self {
-        match meeting {
-            Meeting::Barrier(id) => self.number(0).number(id),
-            Meeting::Collection => self.number(1).number(0),
-            Meeting::Exit => self.number(2).number(0),
+    fn barrier(&mut self, barrier: BarrierKind) -> &mut Self {
+        match barrier {
+            BarrierKind::Barrier(id) => self.number(0).number(id),
+            BarrierKind::Collection => self.number(1).number(0),
+            BarrierKind::Exit => self.number(2).number(0),
         }
     }
 
@@ -201,12 +201,12 @@ impl Message {
                 out.number(kind::GRANT).number(*lock).intervals(intervals)
             }
             Message::Arrive {
-                meeting,
+                barrier,
                 clock,
                 intervals,
                 is_full,
             } => {
-                let out = out.number(kind::ARRIVE).meeting(*meeting).clock(clock);
+                let out = out.number(kind::ARRIVE).barrier(*barrier).clock(clock);
                 out.number(u32::from(*is_full)).intervals(intervals)
             }
             Message::Depart {
@@ -375,11 +375,11 @@ impl Reader<'_> {
         })
     }
 
-    fn meeting(&mut self) -> Result<Meeting, Malformed> {
+    fn barrier(&mut self) -> Result<BarrierKind, Malformed> {
         match (self.number()?, self.number()?) {
-            (0, id) => Ok(Meeting::Barrier(id)),
-            (1, _) => Ok(Meeting::Collection),
-            (2, _) => Ok(Meeting::Exit),
+            (0, id) => Ok(BarrierKind::Barrier(id)),
+            (1, _) => Ok(BarrierKind::Collection),
+            (2, _) => Ok(BarrierKind::Exit),
             _ => Err(Malformed::Range),
         }
     }
@@ -407,7 +407,7 @@ impl Reader<'_> {
                 intervals: self.intervals()?,
             },
             kind::ARRIVE => Message::Arrive {
-                meeting: self.meeting()?,
+                barrier: self.barrier()?,
                 clock: self.clock()?,
                 is_full: self.flag()?,
                 intervals: self.intervals()?,
@@ -474,7 +474,7 @@ mod tests {
                 intervals: intervals.clone(),
             },
             Message::Arrive {
-                meeting: Meeting::Barrier(3),
+                barrier: BarrierKind::Barrier(3),
                 clock: clock.clone(),
                 intervals: intervals.clone(),
                 is_full: true,

@@ -75,7 +75,7 @@ extern "C-unwind" fn posix_spawnp(
     real::posix_spawnp(pid, file, actions, attr, argv, envp)
 }
 
-/// A connection that is to become a descriptor of a new program returns to the kernel.
+/// Returns connections that a new program inherits to the kernel.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn posix_spawn_file_actions_adddup2(
     actions: *mut c_void,

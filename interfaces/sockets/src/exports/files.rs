@@ -12,7 +12,7 @@ extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -
     if addr.is_null() || len < 2 {
         return result;
     }
-    // SAFETY: the program's call vouches for the address.
+    // SAFETY: the program passes a valid address.
     let family = c_int::from(unsafe { (*addr).sa_family });
     let error = errno::last();
     let begins = result == 0 || error == libc::EINPROGRESS || error == libc::EINTR;
@@ -147,7 +147,7 @@ extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
     real::fdopen(fd, mode)
 }
 
-/// Returns true for options after which only the kernel knows what a call has to do.
+/// Returns true for socket options that only the kernel can implement.
 fn is_special(level: c_int, name: c_int) -> bool {
     const TCP_REPAIR: c_int = 19;
     const TCP_ULP: c_int = 31;

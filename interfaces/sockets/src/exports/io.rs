@@ -24,7 +24,7 @@ fn vector(buf: *const c_void, len: size_t) -> iovec {
 }
 
 fn count(count: c_int) -> usize {
-    // The kernel refuses a negative number; so does `Cursor` a large one.
+    // The kernel refuses a negative number, and `Cursor` a large one.
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
@@ -77,7 +77,7 @@ extern "C-unwind" fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: 
     read(fd, buf, len)
 }
 
-/// Ends the process like the C library's checked functions.
+/// Aborts the process like the C library's fortified functions.
 fn check(len: size_t, room: size_t) {
     if len > room {
         std::process::abort();
@@ -136,8 +136,7 @@ extern "C-unwind" fn recvfrom(
         && !addr.is_null()
         && !addr_len.is_null()
     {
-        // TCP gives no address.
-        // SAFETY: the program's call vouches for the pointer.
+        // TCP gives no address. SAFETY: the program passes a valid pointer.
         unsafe { *addr_len = 0 };
     }
     received.result()
@@ -285,9 +284,10 @@ extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssi
     send::send(&call, || real::sendmsg(fd, msg, flags))
 }
 
-/// Connections whose descriptors a message passes to another process return to the kernel.
+/// Returns the connections of descriptors in control messages to the kernel, because another
+/// process will receive them.
 fn passes_descriptors(msg: *const msghdr) {
-    // SAFETY: the program's call vouches for the message and its control messages.
+    // SAFETY: the program passes a valid message and control messages.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(msg);
         while !control.is_null() {
@@ -390,7 +390,7 @@ extern "C-unwind" fn ioctl(fd: c_int, request: libc::c_ulong, arg: *mut c_void) 
         }
         _ => return result,
     };
-    // SAFETY: both requests store a number, and the program's call vouches for its place.
+    // SAFETY: both requests store a number at the valid pointer that the program passes.
     unsafe { *arg.cast::<c_int>() += c_int::try_from(more).unwrap_or(0) };
     result
 }

@@ -5,24 +5,25 @@ use crate::ready::{self, Set};
 use crate::{epoll, real};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-/// No time.
+/// A timeout of zero.
 static NOW: timespec = timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
 
 fn is_zero(timeout: *const timespec) -> bool {
-    // SAFETY: the program's call vouches for the pointer.
+    // SAFETY: the program passes a valid pointer.
     !timeout.is_null() && unsafe { (*timeout).tv_sec == 0 && (*timeout).tv_nsec == 0 }
 }
 
-/// Returns the program's entries; none for arguments that the kernel must refuse.
+/// Returns the program's entries. Returns an empty slice for invalid arguments, which the kernel
+/// refuses.
 fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
     const MOST: nfds_t = 1 << 20;
     if fds.is_null() || count > MOST {
         return &mut [];
     }
-    // SAFETY: the program's call vouches for `count` entries.
+    // SAFETY: the program passes `count` valid entries.
     unsafe { std::slice::from_raw_parts_mut(fds, usize::try_from(count).unwrap_or(0)) }
 }
 
@@ -87,7 +88,7 @@ extern "C-unwind" fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    // SAFETY: the program's call vouches for the pointer.
+    // SAFETY: the program passes a valid pointer.
     let is_zero =
         !timeout.is_null() && unsafe { (*timeout).tv_sec == 0 && (*timeout).tv_usec == 0 };
     let sets = sets(count, [read, write, except]);
@@ -126,20 +127,21 @@ extern "C-unwind" fn epoll_ctl(
 ) -> c_int {
     let result = real::epoll_ctl(epoll, op, fd, event);
     if result == 0 && epoll::is_of_interest(fd) {
-        // SAFETY: the program's call vouches for the pointer.
+        // SAFETY: the program passes a valid pointer.
         let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
         epoll::changed(epoll, op, fd, event);
     }
     result
 }
 
-/// Returns the program's events; none for arguments that the kernel must refuse.
+/// Returns the program's events. Returns an empty slice for invalid arguments, which the kernel
+/// refuses.
 fn events<'a>(events: *mut epoll_event, most: c_int) -> &'a mut [epoll_event] {
     let most = usize::try_from(most).unwrap_or(0);
     if events.is_null() || most > 1 << 20 {
         return &mut [];
     }
-    // SAFETY: the program's call vouches for `most` events; they are packed, so any address is
+    // SAFETY: the program passes room for `most` events; they are packed, so any address is
     // aligned.
     unsafe { std::slice::from_raw_parts_mut(events, most) }
 }

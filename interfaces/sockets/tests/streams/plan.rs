@@ -59,7 +59,7 @@ pub(crate) fn check(key: u64, offset: u64, bytes: &[u8]) {
     }
 }
 
-/// Way of a side to wait.
+/// How a side waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Threads,
@@ -71,7 +71,7 @@ pub(crate) enum Mode {
     Nested,
 }
 
-/// A thing that one side does in the middle of its stream.
+/// Disturbance in the middle of a side's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     None,
@@ -85,7 +85,7 @@ pub(crate) enum Event {
     ForkAway,
     /// Continue in the parent, while a child keeps its descriptor for a while.
     ForkShared,
-    /// Let a child do all the rest, while the parent keeps its descriptor.
+    /// Continue in a child, while the parent keeps its descriptor.
     ForkChild,
     /// Start another program, which inherits the descriptor.
     Spawn,

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 /// Longest sleep without an event before the test fails.
 const PATIENCE_MS: c_int = 20_000;
 
-/// A side at work.
+/// A running side.
 pub(crate) struct Side {
     fd: c_int,
     plan: Plan,
@@ -30,7 +30,7 @@ pub(crate) struct Side {
 #[derive(PartialEq, Eq)]
 enum Tried {
     Moved,
-    /// The call must wait.
+    /// The call would block.
     Wait,
     /// Nothing is left to do.
     Done,
@@ -229,7 +229,7 @@ impl Side {
         true
     }
 
-    /// Moves to another descriptor or process, if that is the plan and the time has come.
+    /// Moves to another descriptor or process if the plan has that at this point.
     fn switch(&mut self, set: &mut EpollSet) {
         if !self.had_event || self.plan.event == Event::None {
             return;

@@ -11,7 +11,7 @@ use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-/// Connections at the same time.
+/// Concurrent connections.
 const PARALLEL: u64 = 8;
 
 fn open_files() -> BTreeSet<String> {

@@ -118,7 +118,7 @@ impl Plan {
                 self.set("OMPI_MCA_mtl", "ofi");
                 self.forward_provider();
             }
-            // MPICH 4 has no variable for the provider any more; that of libfabric suffices.
+            // MPICH 4 no longer has a variable for the provider; that of libfabric suffices.
             Kind::Mpich => self.set("MPIR_CVAR_CH4_NETMOD", "ofi"),
             Kind::Intel => {
                 self.set("I_MPI_FABRICS", "shm:ofi");

@@ -109,8 +109,7 @@ pub(crate) fn execute_observed(
 pub(crate) trait Observer {
     /// Handles output of a rank, mostly in whole lines.
     ///
-    /// # Errors
-    /// The output cannot be written any more; the job ends.
+    /// # Errors The output can no longer be written; the job ends.
     fn on_output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> std::io::Result<()>;
     /// Handles the end of a rank, which succeeded if there is no cause.
     fn on_ended(&mut self, rank: u32, cause: Option<String>);

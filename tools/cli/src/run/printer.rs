@@ -95,9 +95,8 @@ impl Printer {
 
     /// Writes some of the pending output.
     ///
-    /// # Errors
-    /// Once, when standard output cannot be written any more: its reader has closed, or its disk is
-    /// full.
+    /// # Errors Once, when standard output can no longer be written: its reader has closed, or its
+    /// disk is full.
     pub(super) fn write(&mut self, stream: Stream) -> io::Result<()> {
         match stream {
             Stream::Out => self.out.write(),

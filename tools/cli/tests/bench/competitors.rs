@@ -97,7 +97,7 @@ fn libraries_have_their_rows_between_the_hosts_of_a_lab() {
 }
 
 #[test]
-fn what_cannot_be_built_is_one_note_and_the_rest_is_measured() {
+fn competitor_that_does_not_build_is_noted_and_skipped() {
     let room = tempfile::tempdir().unwrap();
     let no_header =
         r#"echo "x.c:1:10: fatal error: ucp/api/ucp.h: No such file or directory" >&2; exit 1"#;
@@ -124,7 +124,7 @@ fn what_cannot_be_built_is_one_note_and_the_rest_is_measured() {
 }
 
 #[test]
-fn libraries_where_they_do_nothing_are_refused() {
+fn libraries_option_is_refused_where_it_has_no_effect() {
     for args in [
         ["bench", "logp", "--vs", "ucx", "--path", "udp"],
         [

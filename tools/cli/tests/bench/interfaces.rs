@@ -32,7 +32,7 @@ fn each_interface_has_its_rows() {
 }
 
 #[test]
-fn what_an_interface_cannot_send_has_no_row() {
+fn sizes_that_an_interface_cannot_send_have_no_row() {
     let args = "bench pingpong --loopback --path shm --interface bip --size 9 --repeat 1 --json -";
     let mut args: Vec<&str> = args.split_whitespace().collect();
     args.extend(["--iterations", "100"]);

@@ -59,7 +59,7 @@ fn mpich_has_its_rows() {
 }
 
 #[test]
-fn mpis_where_they_do_nothing_are_refused() {
+fn mpis_option_is_refused_where_it_has_no_effect() {
     for args in [
         ["bench", "logp", "--mpi", "openmpi", "--path", "udp"],
         ["bench", "pingpong", "--mpi", "openmpi", "--path", "xdp"],

@@ -268,7 +268,7 @@ fn one_client_at_a_time_has_the_server() {
 }
 
 #[test]
-fn who_does_not_know_the_token_is_refused() {
+fn client_with_a_wrong_token_is_refused() {
     let server = Server::here();
     let line = "bench pingpong --path udp --size 64 --seconds 1";
     let wrong = ended(server.client(line).env("PORTOLAN_BENCH_TOKEN", "guess"));
@@ -324,7 +324,7 @@ fn refused_at(port: u16) -> String {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_one_sentence() {
+fn missing_server_gives_a_one_line_error() {
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -334,7 +334,7 @@ fn a_server_that_is_not_there_is_one_sentence() {
 }
 
 #[test]
-fn what_needs_one_host_or_a_lab_is_refused_with_a_client() {
+fn single_host_modes_are_refused_with_a_client() {
     for line in [
         "pingpong --loopback",
         "stream --loss 1",

@@ -52,7 +52,7 @@ fn both_directions_and_logp_are_measured_with_tails_and_logs() {
 }
 
 #[test]
-fn messages_of_no_bytes_go_there_and_back() {
+fn empty_messages_make_round_trips() {
     let _alone = alone();
     let line = "bench pingpong --path udp --loopback --size 0 --iterations 200 --repeat 1 --vs tcp \
                 --json -";
@@ -67,7 +67,7 @@ fn messages_of_no_bytes_go_there_and_back() {
 }
 
 #[test]
-fn an_interrupted_run_prints_what_there_is_and_is_gone_on_with() {
+fn interrupted_run_prints_partial_results_and_resumes() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let (json, logs) = (dir.path().join("run.json"), dir.path().join("err"));

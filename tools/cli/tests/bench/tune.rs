@@ -98,7 +98,7 @@ fn nonsense_is_refused() {
 
 /// The refusal precedes all measurements: the budget is longer than any test could wait.
 #[test]
-fn a_model_that_cannot_be_stored_is_told_before_anything_is_measured() {
+fn unwritable_model_file_fails_before_any_measurement() {
     let tune = |args: &[&str], home: Option<&str>| {
         let mut command = portolan(&["tune", "--seconds", "600"]);
         command.args(args).env_remove("XDG_CONFIG_HOME");

@@ -36,7 +36,7 @@ fn cast(hosts: &Hosts, source: &Path, args: &[&str]) -> u64 {
 }
 
 #[test]
-fn fewer_bytes_travel_where_the_way_is_the_slowest() {
+fn slow_links_carry_fewer_bytes() {
     let hosts = Hosts::new(2);
     let source = hosts.path("source");
     let bytes = text(LEN);
@@ -51,7 +51,7 @@ fn fewer_bytes_travel_where_the_way_is_the_slowest() {
 }
 
 #[test]
-fn what_does_not_shrink_goes_as_it_is() {
+fn incompressible_data_is_sent_uncompressed() {
     let hosts = Hosts::new(2);
     let source = hosts.path("source");
     let bytes = fill(2, LEN / 2);

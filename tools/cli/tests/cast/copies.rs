@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 const ODD_LEN: usize = (5 << 20) + 4321;
 
 #[test]
-fn a_file_arrives_with_its_attributes_and_replaces_an_older_one_at_once() {
+fn file_keeps_its_attributes_and_replaces_an_older_one_atomically() {
     let hosts = Hosts::new(3);
     let source = hosts.path("source.img");
     fs::write(&source, fill(1, ODD_LEN)).unwrap();
@@ -99,7 +99,7 @@ fn many_small_files_arrive_down_a_tree() {
 }
 
 #[test]
-fn standard_input_goes_to_files_commands_and_standard_output() {
+fn standard_input_is_copied_to_files_commands_and_standard_output() {
     let hosts = Hosts::new(2);
     let bytes = fill(3, ODD_LEN);
     let input = hosts.path("input");
@@ -128,7 +128,7 @@ fn standard_input_goes_to_files_commands_and_standard_output() {
 }
 
 #[test]
-fn what_goes_wrong_on_a_host_ends_that_host_and_is_named() {
+fn failure_on_a_host_ends_and_names_that_host() {
     let hosts = Hosts::new(4);
     let source = hosts.path("source.img");
     fs::write(&source, fill(4, ODD_LEN)).unwrap();
@@ -159,7 +159,7 @@ fn what_goes_wrong_on_a_host_ends_that_host_and_is_named() {
 }
 
 #[test]
-fn hosts_that_cannot_be_reached_are_found_together_and_keep_nobody_from_a_copy() {
+fn unreachable_hosts_are_reported_together_and_do_not_prevent_other_copies() {
     let hosts = Hosts::with_ssh(
         5,
         "echo \"$6\" >> \"${0%/*}/tried\"
@@ -196,7 +196,7 @@ fn hosts_that_cannot_be_reached_are_found_together_and_keep_nobody_from_a_copy()
 }
 
 #[test]
-fn a_source_that_has_lost_all_hosts_ends_and_only_they_are_told_of() {
+fn source_without_live_hosts_ends_and_reports_only_them() {
     let hosts = Hosts::new(2);
     // The cast would not wait for the end of these.
     let mut command = hosts.command(&["/dev/zero", hosts.path("none/%h").to_str().unwrap()]);
@@ -209,7 +209,7 @@ fn a_source_that_has_lost_all_hosts_ends_and_only_they_are_told_of() {
 }
 
 #[test]
-fn a_source_that_is_not_there_is_named() {
+fn missing_source_is_named() {
     let hosts = Hosts::new(2);
     let source = hosts.path("absent");
     let ended = hosts.cast(&[&source, &hosts.path("%h.img")], &[]);
@@ -257,7 +257,7 @@ const SLURM: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn in_an_allocation_of_slurms_it_goes_to_all_other_nodes() {
+fn slurm_allocation_provides_the_destination_hosts() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     for (name, script) in SLURM {
@@ -288,7 +288,7 @@ fn in_an_allocation_of_slurms_it_goes_to_all_other_nodes() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_happen_and_does_nothing() {
+fn dry_run_prints_the_plan_and_copies_nothing() {
     let hosts = Hosts::new(4);
     let source = hosts.path("source.img");
     fs::write(&source, fill(11, 1_500_000)).unwrap();
@@ -423,7 +423,7 @@ fn kill_hosts(seed: u64, count: u64) {
 }
 
 #[test]
-fn a_host_that_is_killed_costs_nobody_else_anything_and_is_caught_up() {
+fn killed_host_does_not_affect_others_and_catches_up_later() {
     kill_hosts(1, 10);
 }
 
@@ -473,7 +473,7 @@ fn number(path: &std::path::Path) -> u64 {
 }
 
 #[test]
-fn small_files_that_stay_as_they_are_are_not_made_anew() {
+fn unchanged_small_files_are_not_rewritten() {
     let hosts = Hosts::new(2);
     let source = hosts.path("source");
     fs::create_dir(&source).unwrap();

@@ -89,7 +89,7 @@ fn a_device_is_copied_onto_another_caught_up_and_compared() {
 }
 
 #[test]
-fn holes_of_an_image_become_zeros_on_a_device_and_a_device_becomes_an_image() {
+fn image_with_holes_is_written_to_a_device_and_read_back() {
     let hosts = Hosts::new(1);
     let Some(target) = device(&hosts, 3, LEN) else {
         return;
@@ -108,7 +108,7 @@ fn holes_of_an_image_become_zeros_on_a_device_and_a_device_becomes_an_image() {
 }
 
 #[test]
-fn a_device_that_is_too_small_or_in_use_is_left_alone() {
+fn device_that_is_too_small_or_in_use_is_not_written() {
     let hosts = Hosts::new(1);
     let Some(target) = device(&hosts, 4, LEN) else {
         return;

@@ -20,7 +20,7 @@ fn row<'a>(out: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_was_measured_the_model_and_the_choice_are_printed_and_compared_in_the_end() {
+fn measurements_model_and_choice_are_printed_and_compared() {
     let hosts = Hosts::new(3);
     let source = hosts.path("source.img");
     fs::write(&source, fill(1, LEN)).unwrap();
@@ -54,7 +54,7 @@ fn what_was_measured_the_model_and_the_choice_are_printed_and_compared_in_the_en
 }
 
 #[test]
-fn a_dry_run_measures_and_leaves_nothing() {
+fn dry_run_measures_and_creates_no_file() {
     let hosts = Hosts::new(2);
     let source = hosts.path("source");
     fs::create_dir(&source).unwrap();
@@ -137,7 +137,7 @@ fn an_interrupt_while_it_measures_ends_all_of_it() {
 
 /// The cast itself reports an unwritable target; the model is computed without it.
 #[test]
-fn what_cannot_be_measured_bounds_nothing() {
+fn unmeasurable_costs_are_not_limits() {
     let hosts = Hosts::new(2);
     let source = hosts.path("source.img");
     fs::write(&source, fill(4, LEN)).unwrap();
@@ -150,7 +150,7 @@ fn what_cannot_be_measured_bounds_nothing() {
 }
 
 #[test]
-fn without_a_shape_little_data_goes_to_many_hosts_otherwise_than_by_a_chain() {
+fn small_data_to_many_hosts_avoids_a_chain_by_default() {
     let hosts = Hosts::new(40);
     let source = hosts.path("source.img");
     fs::write(&source, fill(5, 1 << 20)).unwrap();

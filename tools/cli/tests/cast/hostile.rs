@@ -71,19 +71,19 @@ fn udp_sockets(pid: i32) -> Vec<SocketAddr> {
 }
 
 #[test]
-fn frames_of_an_intruder_change_nothing() {
+fn forged_frames_have_no_effect() {
     among_frames_of_others("chain");
 }
 
 #[test]
-fn frames_of_an_intruder_to_the_group_change_nothing() {
+fn forged_group_frames_have_no_effect() {
     among_frames_of_others("multicast");
 }
 
 /// An attacker in the group receives all datagrams of the source, flips bits in them, and sends
 /// them again.
 #[test]
-fn who_hears_the_group_can_change_nothing() {
+fn group_eavesdropper_cannot_alter_data() {
     let hosts = Hosts::new(3);
     let (source, bytes) = (hosts.path("source.img"), fill(4, LEN));
     fs::write(&source, &bytes).unwrap();

@@ -147,7 +147,7 @@ fn a_long_sparse_file_stays_sparse_and_its_holes_are_not_read() {
 }
 
 #[test]
-fn memory_is_bounded_where_the_last_host_takes_nothing() {
+fn memory_is_bounded_while_the_last_host_accepts_nothing() {
     a_cast_that_waits("chain", 6, 48);
     a_cast_that_waits("multicast", 6, 48);
 }

@@ -52,7 +52,7 @@ fn files_and_directories_arrive_sealed_or_not() {
 
 /// Needs a lab: a stopped process on the same host counts as alive.
 #[test]
-fn a_host_that_fails_or_stops_keeps_nobody_from_a_copy() {
+fn failed_or_stopped_host_does_not_prevent_other_copies() {
     if !can_make_labs() {
         return;
     }
@@ -135,7 +135,7 @@ fn parent(pid: i32) -> Option<i32> {
 }
 
 #[test]
-fn what_it_cannot_do_is_said() {
+fn unsupported_options_are_reported() {
     let hosts = Hosts::new(2);
     for other in ["--resume", "--verify"] {
         let mut command = hosts.command(&["/etc/hostname", "/x/%h", other]);
@@ -169,7 +169,7 @@ impl Lab {
 }
 
 #[test]
-fn what_frames_are_lost_is_sent_again() {
+fn lost_frames_are_retransmitted() {
     if !can_make_labs() {
         return;
     }
@@ -189,7 +189,7 @@ fn what_frames_are_lost_is_sent_again() {
 }
 
 #[test]
-fn where_multicast_does_not_come_the_data_goes_by_a_chain() {
+fn hosts_without_multicast_get_the_data_by_a_chain() {
     if !can_make_labs() {
         return;
     }

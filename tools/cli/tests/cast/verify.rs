@@ -44,7 +44,7 @@ fn copies_that_are_the_same_are_said_to_be() {
 }
 
 #[test]
-fn what_differs_is_named_by_host_file_and_number_of_blocks() {
+fn differences_are_reported_by_host_file_and_block_count() {
     let hosts = Hosts::new(4);
     let source = hosts.path("source");
     make_tree(&source);
@@ -101,7 +101,7 @@ fn what_differs_is_named_by_host_file_and_number_of_blocks() {
 }
 
 #[test]
-fn standard_input_is_compared_as_it_comes_and_a_host_that_fails_is_told_of() {
+fn standard_input_is_verified_and_failed_hosts_are_reported() {
     let hosts = Hosts::with_ssh(3, "test \"$6\" = n2 && { echo no route >&2; exit 255; }");
     let bytes = fill(3, 70 * BLOCK_LEN + 99);
     let input = hosts.path("input");

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_message_was_cut_the_other_comes_next_and_none_comes_twice() {
+    fn message_after_a_truncated_one_arrives_once() {
         let cut = Outcome::Fault(Fault::Truncated {
             port: 9,
             message_len: 4096,

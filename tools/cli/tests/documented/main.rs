@@ -208,7 +208,7 @@ fn canary(ids: [u32; 3]) -> Program {
 
 /// Guards against a check that never fails.
 #[test]
-fn what_differs_from_the_prediction_is_told() {
+fn deviation_from_the_prediction_is_reported() {
     let program = canary([1, 2, 3]);
     let run = job::run(&program, None, JOB_SECONDS);
     let told = |as_if: &Program| run.difference(as_if, &predict(as_if).unwrap());

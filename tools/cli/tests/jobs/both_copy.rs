@@ -165,7 +165,7 @@ fn receive(node: &mut Node) {
         }
         let mut buffer = Vec::new();
         for (index, len) in (0..).zip(LENS) {
-            // The previous message must not change the buffer any more.
+            // The previous message must no longer change the buffer.
             assert!(buffer.iter().all(|byte| *byte == 0x3c), "before {len}");
             // Some buffers are too short.
             let cut = if round % 3 == 2 { len / 3 } else { len };
@@ -212,7 +212,7 @@ fn figure(out: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn both_copy_and_no_byte_is_wrong_or_late() {
+fn copies_by_both_sides_are_correct_and_ordered() {
     let ended = run_ranks(2, "copied", &[]);
     assert_eq!(ended.status, 0, "{}{}", ended.out, ended.err);
     if figure(&ended.out, "reads") == 0 {
@@ -239,7 +239,7 @@ fn a_sender_that_may_not_write_is_asked_once() {
 /// The sender waits in the library while the receiver reads, and gets the core only in between. It
 /// must finish everything that it has claimed by then.
 #[test]
-fn on_one_core_no_byte_is_wrong_or_late_either() {
+fn copies_on_one_core_are_correct_and_ordered() {
     let ended = run_ranks(2, "one-core", &[]);
     assert_eq!(ended.status, 0, "{}{}", ended.out, ended.err);
     let cores: Vec<_> = ended
@@ -254,7 +254,7 @@ fn on_one_core_no_byte_is_wrong_or_late_either() {
 }
 
 /// Runs `role`, in which one of two ranks dies, and checks that the other one detects it.
-fn the_death_is_heard_of(role: &str) {
+fn death_is_reported(role: &str) {
     let ended = run_ranks(2, role, &[]);
     assert_ne!(ended.status, 0);
     let is_heard_of = ended.out.contains("heard of it");
@@ -263,10 +263,10 @@ fn the_death_is_heard_of(role: &str) {
 
 #[test]
 fn a_sender_that_is_killed_while_it_copies_ends_the_receive() {
-    the_death_is_heard_of("sender-dies");
+    death_is_reported("sender-dies");
 }
 
 #[test]
 fn a_receiver_that_is_killed_while_its_sender_copies_ends_the_send() {
-    the_death_is_heard_of("receiver-dies");
+    death_is_reported("receiver-dies");
 }

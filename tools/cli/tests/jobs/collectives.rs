@@ -519,13 +519,13 @@ fn calls_that_differ_end_at_every_member_with_what_each_called() {
 }
 
 #[test]
-fn a_broadcast_from_different_roots_is_told_to_all_whatever_they_do_next() {
+fn mismatched_broadcast_roots_are_reported_to_all_members() {
     play(3, "roots", "shm");
     play(4, "roots", "udp");
 }
 
 #[test]
-fn roots_that_wait_for_nobody_are_told_when_they_close() {
+fn roots_without_a_pending_wait_get_mismatches_at_close() {
     for (count, path) in [(2, "shm"), (3, "udp")] {
         let ended = run_ranks(count, "all roots", &["--path", path]);
         let told = ended.out.matches("all was told").count();
@@ -534,7 +534,7 @@ fn roots_that_wait_for_nobody_are_told_when_they_close() {
 }
 
 #[test]
-fn groups_of_one_number_with_other_members_are_told_apart() {
+fn groups_with_equal_numbers_and_different_members_are_distinguished() {
     play(2, "orders", "shm");
     play(3, "orders", "shm");
     play(4, "orders", "udp");
@@ -577,7 +577,7 @@ fn the_death_of_a_member_ends_the_calls_of_all_others() {
 }
 
 #[test]
-fn the_launcher_blames_who_failed_first() {
+fn launcher_reports_the_first_failed_rank() {
     let ended = run_ranks(2, "panics", &["--path", "shm"]);
     assert!(
         ended.out.contains("rank 1 on"),

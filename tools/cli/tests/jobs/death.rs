@@ -307,7 +307,7 @@ fn assert_killed(count: u32, role: &str, args: &[&str]) {
 }
 
 #[test]
-fn how_a_rank_has_ended_is_told_though_its_memory_said_first_that_it_has() {
+fn exit_status_is_reported_after_shared_memory_detected_the_end() {
     let ended = run_clean(2, "told late", &["--path", "shm"]);
     assert!(
         ended.out.contains("lives on"),
@@ -358,7 +358,7 @@ fn assert_stopped(count: u32, args: &[&str]) {
 }
 
 #[test]
-fn a_silent_rank_that_nobody_waits_for_is_not_given_up() {
+fn silent_rank_is_not_declared_dead_unless_awaited() {
     let out = run_ranks(2, "not waited for", &["--path", "udp"]).succeeded("stopped");
     assert_eq!(out.matches("lives on").count(), 2, "{out}");
 }
@@ -400,7 +400,7 @@ fn a_rank_that_is_stopped_for_30_s_is_not_given_up() {
 }
 
 #[test]
-fn a_silent_rank_that_is_looked_for_now_and_then_is_given_up() {
+fn silent_rank_is_declared_dead_if_polled_sometimes() {
     if !can_make_labs() {
         return;
     }
@@ -418,7 +418,7 @@ fn number(name: &str, default: u32) -> u32 {
 }
 
 #[test]
-fn nobody_is_declared_dead_in_a_crowd() {
+fn no_rank_is_declared_dead_on_an_overloaded_host() {
     if !can_make_labs() {
         return;
     }
@@ -432,7 +432,7 @@ fn nobody_is_declared_dead_in_a_crowd() {
 }
 
 #[test]
-fn a_rank_that_was_given_up_learns_it_and_comes_back() {
+fn rank_declared_dead_is_notified_and_reconnects() {
     if !can_make_labs() {
         return;
     }

@@ -99,7 +99,7 @@ fn outlive_a_child<T>(owned: T, work: impl FnOnce(T) -> bool) -> T {
 }
 
 #[test]
-fn a_forked_child_is_refused_and_its_parent_goes_on() {
+fn forked_child_is_refused_and_its_parent_continues() {
     for path in ["shm", "udp"] {
         let out = run_ranks(2, "fork", &["--path", path]).succeeded(path);
         assert_eq!(out.matches("lives on").count(), 2, "{out}");

@@ -105,7 +105,7 @@ fn all_ranks_get_the_table_of_all_addresses() {
 }
 
 #[test]
-fn a_killed_rank_is_told_to_the_others_by_name() {
+fn killed_rank_is_reported_to_all_ranks() {
     let ended = run_ranks(3, "killed", &[]);
     assert_eq!(ended.status, 137, "{}", ended.err);
     assert!(ended.err.contains("rank 1 on"), "{}", ended.err);

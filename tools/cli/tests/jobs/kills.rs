@@ -105,7 +105,7 @@ const WAYS: [&[&str]; 5] = [
 ];
 
 #[test]
-fn a_death_between_any_two_frames_leaves_nothing_on_one_host() {
+fn death_between_any_two_frames_leaks_nothing_on_one_host() {
     for way in &WAYS[..2] {
         for point in ["sent:1", "received:1", "sent:2", "received:5", "sent:9"] {
             assert!(kill_at(point, way), "{point} is behind the end of {way:?}");
@@ -114,7 +114,7 @@ fn a_death_between_any_two_frames_leaves_nothing_on_one_host() {
 }
 
 #[test]
-fn a_death_between_any_two_frames_leaves_nothing_on_two_hosts() {
+fn death_between_any_two_frames_leaks_nothing_on_two_hosts() {
     if !can_make_labs() {
         return;
     }

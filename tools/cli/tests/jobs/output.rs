@@ -20,7 +20,7 @@ fn portolan(args: &[&str], stdout: Stdio) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_reader_that_has_gone_ends_the_command_quietly() {
+fn closed_pipe_ends_the_command_silently() {
     for args in COMMANDS {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

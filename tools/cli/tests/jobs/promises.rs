@@ -331,7 +331,7 @@ fn copies_beyond_credit_arrive_although_their_sender_has_closed() {
 
 // P2.9, P4.13
 #[test]
-fn a_sender_ends_whose_messages_nobody_asks_for() {
+fn sender_of_unread_messages_exits() {
     both_end_well("unasked", 1);
 }
 
@@ -343,7 +343,7 @@ fn two_that_close_with_unread_messages_of_one_another_end() {
 
 /// Sent messages must arrive without further calls of the sender, at most some milliseconds later.
 #[test]
-fn what_was_sent_leaves_without_another_call() {
+fn sent_messages_leave_without_another_call() {
     for kind in ["sent", "copies", "begun", "begun looked"] {
         for len in ["short", "long"] {
             let role = format!("away {kind} {len}");
@@ -359,12 +359,12 @@ fn what_was_sent_leaves_without_another_call() {
 }
 
 #[test]
-fn a_receive_from_anybody_ends_when_nobody_is_left() {
+fn receive_from_any_source_fails_when_no_peer_is_left() {
     both_end_well("last", 0);
 }
 
 #[test]
-fn receives_that_are_looked_for_end_when_their_senders_have() {
+fn polled_receives_fail_when_their_senders_have_ended() {
     both_end_well("looked for", 0);
 }
 
@@ -380,7 +380,7 @@ fn mutual_sends_of_up_to_the_buffered_length_end_on_every_path() {
 
 // P8.11
 #[test]
-fn what_a_killed_process_had_committed_to_shared_memory_is_delivered() {
+fn data_committed_to_shared_memory_before_a_kill_is_delivered() {
     let args = ["--path", "shm", "--grace-ms", "20000"];
     let ended = run_ranks(2, "killed", &args);
     assert!(

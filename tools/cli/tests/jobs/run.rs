@@ -46,7 +46,7 @@ fn output_without_tags_passes_unchanged() {
 }
 
 #[test]
-fn much_output_arrives_whole_through_a_slow_reader() {
+fn large_output_is_complete_through_a_slow_reader() {
     let ended = run(&["run", "-n", "2", "--", "seq", "200000"]);
     assert_eq!(ended.status, 0);
     assert_eq!(ended.out.lines().count(), 400_000);
@@ -84,7 +84,7 @@ fn exit_status_of_the_failed_program_is_passed_on() {
 }
 
 #[test]
-fn a_killed_rank_is_named_and_ends_the_others() {
+fn killed_rank_is_named_and_ends_the_job() {
     let sleep = unique_sleep();
     let program = ["run", "-n", "3", "--grace-ms", "100", "--", "sleep", &sleep];
     let mut job = KillOnDrop(
@@ -340,7 +340,7 @@ fn hosts_run_the_command_of_the_same_path() {
 }
 
 #[test]
-fn a_remote_program_that_says_nothing_is_given_up() {
+fn silent_remote_program_times_out() {
     let directory = tempfile::tempdir().unwrap();
     let hosts = directory.path().join("hosts");
     fs::write(&hosts, "nodeA\n").unwrap();

@@ -134,7 +134,7 @@ fn needle(node: &mut Node) {
 }
 
 #[test]
-fn what_is_sealed_cannot_be_read_on_the_wire() {
+fn sealed_data_is_not_readable_on_the_wire() {
     for (auth, is_readable) in [("auth=token", true), ("auth=aead", false)] {
         let directory = tempfile::tempdir().unwrap();
         let pcap = format!("pcap={}", directory.path().display());

@@ -156,7 +156,7 @@ fn a_name_that_is_no_setting_is_refused_with_the_closest_one() {
 
 /// Without a launcher, only the library checks the names of a program's variables.
 #[test]
-fn the_library_refuses_a_name_by_itself() {
+fn library_rejects_an_unknown_setting() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(as_rank_args());
     command.env("PORTOLAN_TEST_ROLE", "join");
@@ -171,7 +171,7 @@ fn the_library_refuses_a_name_by_itself() {
 }
 
 #[test]
-fn a_stored_model_of_no_use_is_told_once_and_the_job_runs() {
+fn useless_stored_model_is_reported_once_and_ignored() {
     let config = tempfile::tempdir().unwrap();
     fs::create_dir(config.path().join("portolan")).unwrap();
     fs::write(config.path().join("portolan/model.json"), "garbage").unwrap();
@@ -193,7 +193,7 @@ fn a_stored_model_of_no_use_is_told_once_and_the_job_runs() {
 }
 
 #[test]
-fn what_looks_like_an_option_is_not_taken_for_a_program() {
+fn mistyped_option_is_not_run_as_a_program() {
     let err = refused(&["run", "--auth", "aead", "--", "true"]);
     assert!(err.contains("--option auth="), "{err}");
     let ended = run(&["run", "--new-lab", "0", "--", "true"]);
@@ -212,7 +212,7 @@ fn results_that_cannot_be_written_are_refused_before_anything_is_measured() {
 }
 
 #[test]
-fn a_job_whose_output_finds_no_room_says_so() {
+fn full_output_device_is_reported() {
     for program in [["echo", "word"], ["yes", "word"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut command = common::portolan(&["run", "--"]);

@@ -138,7 +138,7 @@ fn the_last_of_a_million_is_received_first() {
 }
 
 #[test]
-fn what_is_unread_at_one_port_holds_up_no_other() {
+fn unread_messages_at_one_port_do_not_block_others() {
     everywhere("ports", &[]);
 }
 

@@ -114,7 +114,7 @@ fn a_pmi_server_starts_a_job() {
 
 /// No launcher reports the end: it is detected between the tests.
 #[test]
-fn a_receive_that_is_looked_for_ends_when_its_sender_has_ended_before_any_session() {
+fn polled_receive_fails_when_its_sender_ended_before_any_session() {
     for path in ["shm", "udp"] {
         let ended = finish(pmi::serve("kvs_1", 2, |_| {
             let mut command = rank_in("looks");
@@ -208,7 +208,7 @@ fn without_a_word_is_not_well() {
 }
 
 #[test]
-fn a_program_can_be_told_to_be_alone() {
+fn standalone_setting_disables_launcher_detection() {
     let output = rank_in("alone")
         .env("PMIX_NAMESPACE", "nobody")
         .env("PMIX_RANK", "0")

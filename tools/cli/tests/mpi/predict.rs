@@ -100,7 +100,7 @@ fn a_known_program_takes_what_its_chain_of_messages_takes_under_mpich() {
 }
 
 #[test]
-fn what_nothing_can_be_predicted_from_is_told_with_the_remedy() {
+fn unusable_profiles_are_reported_with_a_remedy() {
     let room = tempfile::tempdir().unwrap();
     let empty = room.path().to_str().unwrap();
     let refused = |args: &[&str], word: &str| {

@@ -177,7 +177,7 @@ fn counts_equal_a_hand_count(name: &str) {
     assert_is_the_known_program(&json["worlds"][0]);
 }
 
-fn what_was_killed_is_told(name: &str) {
+fn killed_process_is_reported(name: &str) {
     let Some(mpi) = Mpi::find(name) else { return };
     let program = mpi.program();
     let kept = mpi.room.path().join("kept");
@@ -207,7 +207,7 @@ fn have_begun(directory: &Path) -> bool {
     files.filter(|file| begun(file.path())).count() == 3
 }
 
-fn who_ends_it_hears_of_what_there_was(name: &str) {
+fn interrupted_run_reports_partial_counts(name: &str) {
     let Some(mpi) = Mpi::find(name) else { return };
     let kept = mpi.room.path().join("kept");
     let mut run = mpi.command(&["--keep", kept.to_str().unwrap()]);
@@ -237,7 +237,7 @@ fn who_ends_it_hears_of_what_there_was(name: &str) {
     assert!(told.contains("ended without MPI_Finalize"), "{told}");
 }
 
-fn what_is_no_program_of_the_mpi_is_told(name: &str) {
+fn programs_without_mpi_leave_no_record(name: &str) {
     let Some(mpi) = Mpi::find(name) else { return };
     let ended = mpi.profile(&[], &[&mpi.launcher, "-n", "2", "true"]);
     assert_eq!(ended.status, 2, "{}", ended.err);
@@ -266,33 +266,33 @@ fn counts_equal_a_hand_count_under_mpich() {
 }
 
 #[test]
-fn a_killed_process_is_told_under_open_mpi_and_its_record_kept() {
-    what_was_killed_is_told("openmpi");
+fn killed_process_is_reported_and_its_record_kept_under_open_mpi() {
+    killed_process_is_reported("openmpi");
 }
 
 #[test]
-fn a_killed_process_is_told_under_mpich_and_its_record_kept() {
-    what_was_killed_is_told("mpich");
+fn killed_process_is_reported_and_its_record_kept_under_mpich() {
+    killed_process_is_reported("mpich");
 }
 
 #[test]
 fn a_signal_ends_open_mpis_launcher_and_not_the_profile() {
-    who_ends_it_hears_of_what_there_was("openmpi");
+    interrupted_run_reports_partial_counts("openmpi");
 }
 
 #[test]
 fn a_signal_ends_mpichs_launcher_and_not_the_profile() {
-    who_ends_it_hears_of_what_there_was("mpich");
+    interrupted_run_reports_partial_counts("mpich");
 }
 
 #[test]
-fn programs_without_mpi_are_told_under_open_mpi() {
-    what_is_no_program_of_the_mpi_is_told("openmpi");
+fn programs_without_mpi_are_reported_under_open_mpi() {
+    programs_without_mpi_leave_no_record("openmpi");
 }
 
 #[test]
-fn programs_without_mpi_are_told_under_mpich() {
-    what_is_no_program_of_the_mpi_is_told("mpich");
+fn programs_without_mpi_are_reported_under_mpich() {
+    programs_without_mpi_leave_no_record("mpich");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn lone_launcher() -> TempDir {
 }
 
 #[test]
-fn an_mpi_without_its_compiler_is_told_what_to_install() {
+fn missing_mpi_compiler_error_names_the_package() {
     let room = lone_launcher();
     let launcher = room.path().join("mpirun");
     let told = common::refused(&[
@@ -347,7 +347,7 @@ fn an_mpi_without_its_compiler_is_told_what_to_install() {
 }
 
 #[test]
-fn a_compiler_that_builds_nothing_is_quoted() {
+fn compiler_error_is_quoted() {
     let room = lone_launcher();
     let script = "echo 'mpi.h: No such file: error' >&2; exit 1";
     common::write_command(&room.path().join("mpicc"), script);

@@ -102,7 +102,7 @@ fn programs_are_measured_with_mpich() {
 }
 
 #[test]
-fn without_an_mpi_the_networks_are_measured_and_it_is_told() {
+fn report_without_mpi_measures_networks_and_notes_it() {
     let _alone = alone();
     let room = tempfile::tempdir().unwrap();
     let page = room.path().join("npb.html");
@@ -120,7 +120,7 @@ fn without_an_mpi_the_networks_are_measured_and_it_is_told() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused_in_a_sentence() {
+fn invalid_requests_get_a_one_sentence_error() {
     for (words, sentence) in [
         (["--mpi", "lam"], "write openmpi, mpich"),
         (["--processes", "3"], "powers of two"),

@@ -210,7 +210,7 @@ fn the_root_sends_once_what_all_get() {
 }
 
 #[test]
-fn what_frames_are_lost_is_sent_again() {
+fn lost_frames_are_retransmitted() {
     if !can_make_labs() {
         return;
     }
@@ -226,7 +226,7 @@ fn what_frames_are_lost_is_sent_again() {
 }
 
 #[test]
-fn a_host_that_hears_no_multicast_gets_the_data_by_messages() {
+fn host_without_multicast_gets_the_data_by_messages() {
     if !can_make_labs() {
         return;
     }
@@ -243,7 +243,7 @@ fn a_host_that_hears_no_multicast_gets_the_data_by_messages() {
 }
 
 #[test]
-fn what_only_looks_like_a_datagram_changes_nothing() {
+fn invalid_datagrams_have_no_effect() {
     if !can_make_labs() {
         return;
     }

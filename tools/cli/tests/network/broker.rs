@@ -306,7 +306,7 @@ fn holds(frame: &[u8], word: &[u8]) -> bool {
 }
 
 #[test]
-fn a_hostile_process_gets_nothing_out_and_nothing_in() {
+fn hostile_process_can_neither_send_nor_receive() {
     let Some(lab) = Lab::up("hostile") else {
         return;
     };
@@ -415,7 +415,7 @@ fn a_group_that_is_not_named_gets_nothing() {
 }
 
 #[test]
-fn a_job_goes_on_by_udp_when_its_brokers_are_stopped() {
+fn job_continues_by_udp_when_its_brokers_stop() {
     let Some(lab) = Lab::up("udp") else { return };
     let Some(first) = lab.broker(0, "") else {
         return;
@@ -589,7 +589,7 @@ fn the_benchmark_measures_as_a_user_without_privilege() {
 
 /// An unprivileged user gets advice about the broker instead of advice to get privileges.
 #[test]
-fn doctor_says_that_there_is_a_broker() {
+fn doctor_reports_the_broker() {
     let Some(lab) = Lab::up("doctor") else { return };
     let Some(_broker) = lab.broker(0, "") else {
         return;
@@ -607,7 +607,7 @@ fn doctor_says_that_there_is_a_broker() {
 }
 
 #[test]
-fn a_broker_that_is_stopped_leaves_nothing() {
+fn stopped_broker_leaves_nothing_behind() {
     let Some(lab) = Lab::up("stop") else { return };
     let links = || {
         let mut list = Command::new("ip");

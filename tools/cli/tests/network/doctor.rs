@@ -21,7 +21,7 @@ fn nic<'a>(report: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn doctor_sees_what_the_kernel_says() {
+fn doctor_reports_kernel_settings() {
     let report = json(&["doctor", "--json"]);
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_eq!(report["machine"]["kernel"], release.trim());
@@ -73,7 +73,7 @@ fn doctor_without_privilege_says_so_and_what_to_do() {
 }
 
 #[test]
-fn doctor_looks_at_the_lab_it_runs_in() {
+fn doctor_inspects_its_own_lab_host() {
     if !can_make_labs() {
         return;
     }

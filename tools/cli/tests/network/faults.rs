@@ -253,7 +253,7 @@ fn each_message_arrives_once_over_lossy_udp() {
 }
 
 #[test]
-fn each_message_arrives_once_over_lossy_udp_however_it_is_placed() {
+fn messages_arrive_once_over_lossy_udp_with_any_placement() {
     for (placement, is_placed) in [("speculative", true), ("bounce", false)] {
         let placement = format!("placement={placement}");
         let fault = fault(1);
@@ -290,7 +290,7 @@ const EVERYTHING: &str =
 /// P13.5: frames are corrupted as a wire would. The frames' checksums detect it, or those that the
 /// wire is supposed to have.
 #[test]
-fn broken_frames_are_lost_frames_whoever_checks() {
+fn corrupt_frames_are_dropped_by_either_checksum() {
     let mut jobs = vec![
         vec!["--path", "udp"],
         vec!["--path", "udp", "--option", "checksum=on"],

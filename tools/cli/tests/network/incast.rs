@@ -58,7 +58,7 @@ fn lost() -> u64 {
 
 // P5.3
 #[test]
-fn eight_hosts_at_once_lose_nothing_to_full_buffers() {
+fn incast_from_eight_hosts_causes_no_buffer_drops() {
     if !can_make_labs() {
         return;
     }

@@ -165,7 +165,7 @@ fn reach(lab: &Lab, from: &str, to: &str, address: &str) -> String {
 }
 
 #[test]
-fn two_hosts_reach_each_other_and_leave_nothing() {
+fn two_hosts_reach_each_other_and_the_lab_is_removed() {
     if !can_make_labs() {
         return;
     }
@@ -320,7 +320,7 @@ fn mistakes_get_one_sentence_and_status_two() {
 }
 
 #[test]
-fn namespaces_of_others_are_never_touched() {
+fn foreign_namespaces_are_not_touched() {
     if !can_make_labs() {
         return;
     }
@@ -338,7 +338,7 @@ fn namespaces_of_others_are_never_touched() {
 }
 
 #[test]
-fn a_lab_that_fails_half_way_leaves_nothing() {
+fn failed_lab_setup_is_undone() {
     if !can_make_labs() {
         return;
     }
@@ -370,7 +370,7 @@ fn a_lab_that_fails_half_way_leaves_nothing() {
 }
 
 #[test]
-fn a_lab_for_one_job_goes_with_it_even_when_run_is_killed() {
+fn lab_of_one_job_is_removed_even_if_run_is_killed() {
     if !can_make_labs() {
         return;
     }
@@ -388,7 +388,7 @@ fn a_lab_for_one_job_goes_with_it_even_when_run_is_killed() {
 }
 
 #[test]
-fn a_lab_goes_even_when_nobody_is_left_to_be_told_that_it_is_up() {
+fn lab_is_removed_even_if_its_starter_was_killed() {
     if !can_make_labs() {
         return;
     }
@@ -430,7 +430,7 @@ fn allowed(status: &str) -> String {
 const STATUS: [&str; 2] = ["cat", "/proc/self/status"];
 
 #[test]
-fn what_runs_on_a_host_runs_on_its_cores() {
+fn programs_on_a_host_run_on_its_cores() {
     if !can_make_labs() {
         return;
     }
@@ -592,7 +592,7 @@ fn a_lossy_wire_loses_its_share() {
 }
 
 #[test]
-fn a_wire_that_cannot_be_made_is_refused_and_leaves_nothing() {
+fn impossible_wire_is_refused_and_the_lab_is_removed() {
     if !can_make_labs() {
         return;
     }

@@ -147,7 +147,7 @@ fn namespaces_of(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_frame_takes_the_delay_at_least_and_nothing_is_left_when_the_lab_goes() {
+fn frames_are_delayed_and_the_lab_is_removed_completely() {
     if !can_make_labs() {
         return;
     }
@@ -176,7 +176,7 @@ fn a_switch_with_long_cables_takes_the_delay_from_any_host_to_any_other() {
 
 /// Covers whole bursts of segments, long frames, a rate, and lost and retransmitted segments.
 #[test]
-fn every_byte_of_tcp_comes_over_a_wire_that_takes_time() {
+fn tcp_is_intact_over_a_wire_with_delay() {
     if !can_make_labs() {
         return;
     }
@@ -197,7 +197,7 @@ fn every_byte_of_tcp_comes_over_a_wire_that_takes_time() {
 }
 
 #[test]
-fn a_job_s_messages_come_whole_and_in_order_by_every_path() {
+fn job_messages_are_intact_and_ordered_on_every_path() {
     if !can_make_labs() {
         return;
     }
@@ -246,7 +246,7 @@ fn raw_socket() -> WireEnd {
 }
 
 #[test]
-fn a_lab_whose_line_was_killed_says_so_and_goes() {
+fn lab_with_a_killed_line_process_reports_it_and_is_removed() {
     if !can_make_labs() {
         return;
     }
@@ -275,7 +275,7 @@ fn a_lab_whose_line_was_killed_says_so_and_goes() {
 }
 
 #[test]
-fn a_line_ends_by_itself_when_its_hosts_are_taken_away() {
+fn line_process_exits_when_its_hosts_are_removed() {
     if !can_make_labs() {
         return;
     }

@@ -117,7 +117,7 @@ fn window(out: &str) -> u64 {
 
 // P3.14
 #[test]
-fn a_stream_through_a_network_that_marks_is_whole_and_holds_back() {
+fn stream_through_a_marking_network_is_intact_and_slows_down() {
     if !can_make_labs() {
         return;
     }

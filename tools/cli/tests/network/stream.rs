@@ -477,7 +477,7 @@ fn a_hundred_thousand_sends_end_when_their_pages_may_change() {
 }
 
 #[test]
-fn a_process_that_is_killed_under_way_is_missed_and_leaves_nothing() {
+fn killed_process_is_detected_and_leaves_nothing() {
     if !can_make_labs() {
         return;
     }
@@ -500,7 +500,7 @@ fn a_process_that_is_killed_under_way_is_missed_and_leaves_nothing() {
 }
 
 #[test]
-fn an_intruder_costs_the_job_nothing() {
+fn intruder_does_not_affect_the_job() {
     run_role("intruded", "on");
 }
 
@@ -513,7 +513,7 @@ fn transfers_both_ways_share_a_connection() {
 }
 
 #[test]
-fn connections_that_are_killed_lose_nothing() {
+fn killed_connections_lose_nothing() {
     let counts = run_role("killed", "on");
     assert!(counts.is_empty() || counts.iter().sum::<u64>() > 0);
 }
@@ -525,7 +525,7 @@ fn a_filter_against_tcp_leaves_udp() {
 }
 
 #[test]
-fn a_filter_that_comes_under_way_leaves_udp() {
+fn filter_added_during_the_run_leaves_udp() {
     run_role("collapses", "on");
 }
 

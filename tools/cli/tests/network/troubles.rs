@@ -455,12 +455,12 @@ fn heals(role: &str, paths: &[&str]) {
 }
 
 #[test]
-fn an_interface_that_becomes_narrower_loses_nothing() {
+fn smaller_mtu_during_the_run_loses_nothing() {
     loses_nothing("narrow", &["auto"]);
 }
 
 #[test]
-fn an_interface_that_is_down_for_a_moment_loses_nothing() {
+fn interface_that_is_briefly_down_loses_nothing() {
     loses_nothing("flap", &["auto"]);
 }
 
@@ -519,7 +519,7 @@ fn hosts_that_are_up_for_different_times_understand_one_another() {
 /// Affects the clock of all programs of the machine, some of which may be confused.
 #[test]
 #[ignore = "sets the machine's clock: PORTOLAN_MAY_SET_CLOCK=1 allows it"]
-fn a_clock_that_jumps_by_days_disturbs_nobody() {
+fn clock_jumps_by_days_have_no_effect() {
     if std::env::var_os("PORTOLAN_MAY_SET_CLOCK").is_none() {
         println!(
             "SKIPPED: PORTOLAN_MAY_SET_CLOCK is not set, so the machine's clock is left alone"
@@ -552,14 +552,14 @@ fn refuses_or_works(role: &str, spare: &[u64]) {
 }
 
 #[test]
-fn without_descriptors_a_process_is_told_what_is_missing() {
+fn descriptor_shortage_is_reported() {
     refuses_or_works("few descriptors", &[0, 3, 6, 60]);
 }
 
 /// `P8.13`: a rank that lacks a resource reports it with the limit and the remedy. So do its peers
 /// and the launcher, with its name; none of them reports an end without a reason.
 #[test]
-fn a_lack_is_told_by_everybody_as_what_it_is() {
+fn shortage_is_reported_by_all_ranks_with_its_cause() {
     for (lack, words) in [
         ("descriptors", "the limit of open files is"),
         ("memory", "the limit of address space is"),
@@ -614,7 +614,7 @@ fn a_flood_that_finds_no_memory_ends_with_the_limit_and_the_remedy() {
 
 /// Control: checks that the search of every test here can fail.
 #[test]
-fn what_a_job_leaves_in_shared_memory_is_found() {
+fn leftovers_in_shared_memory_are_detected() {
     if *CAN_OWN_SHM {
         let found = std::panic::catch_unwind(|| run_clean(1, "litters", &[]));
         let found = found.err().expect("nothing was found");
@@ -627,7 +627,7 @@ fn what_a_job_leaves_in_shared_memory_is_found() {
 /// `P9.9`: the receiver reports the waiting sender and the port; for an open port it reports
 /// nothing.
 #[test]
-fn a_message_at_a_port_that_nobody_opened_is_told_in_the_log() {
+fn message_to_an_unopened_port_is_logged() {
     for path in ["shm", "udp"] {
         let args = ["--path", path, "--env", "RUST_LOG=warn"];
         let ended = run_clean(2, "unopened", &args);
@@ -674,7 +674,7 @@ fn all_troubles_on_all_paths_lose_nothing() {
 
 #[test]
 #[ignore = "long; make test-faults runs it"]
-fn whatever_runs_out_is_named() {
+fn exhausted_resource_is_named() {
     refuses_or_works("little memory", &[0, 100_000, 4_000_000_000]);
     refuses_or_works("few descriptors", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 60]);
 }

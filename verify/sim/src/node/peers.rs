@@ -151,7 +151,7 @@ impl Node {
 
     /// Queries a silent peer from which something is awaited.
     fn query(&mut self, cx: &mut Context, peer: u32, last_seen: u64) {
-        // Near the end no receive waits for a peer any more; receives are cancelled.
+        // Near the end no receive waits for a peer; receives are cancelled.
         let sourced = cx
             .plan
             .ports

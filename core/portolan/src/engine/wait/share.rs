@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 /// Polling time before a yield that pays: longer than an answer takes in shared memory.
-const PATIENCE_MIN: Duration = Duration::from_micros(1);
+const YIELD_INTERVAL_MIN: Duration = Duration::from_micros(1);
 /// Polling time before a yield that does not pay: one slice of the scheduler, after which the core
 /// would be lost anyway.
-const PATIENCE_MAX: Duration = Duration::from_millis(2);
+const YIELD_INTERVAL_MAX: Duration = Duration::from_millis(2);
 
 /// Duration below which a yield has let no process run: two switches between processes take longer.
 const ALONE: Duration = Duration::from_nanos(800);
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_micros(200);
 
 /// Adaptive yield interval; see the module documentation.
 pub(super) struct Share {
-    patience: Duration,
+    yield_interval: Duration,
     /// Duration of the last yield, until its effect is known.
     yielded: Option<Duration>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Share {
 impl Default for Share {
     fn default() -> Share {
         Share {
-            patience: PATIENCE_MIN,
+            yield_interval: YIELD_INTERVAL_MIN,
             yielded: None,
         }
     }
@@ -38,13 +38,13 @@ impl Default for Share {
 
 impl Share {
     /// Returns the time to poll without an event before a yield.
-    pub(super) fn patience(&self) -> Duration {
-        self.patience
+    pub(super) fn yield_interval(&self) -> Duration {
+        self.yield_interval
     }
 
     /// Returns `true` if other processes seem to use the core.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.patience == PATIENCE_MIN
+    pub(super) fn is_contended(&self) -> bool {
+        self.yield_interval == YIELD_INTERVAL_MIN
     }
 
     /// Records a yield of length `took`.
@@ -69,15 +69,15 @@ impl Share {
 
     /// Records that more endpoints than cores are here, so polling keeps another endpoint from its
     /// turn.
-    pub(super) fn on_crowd(&mut self) {
-        self.patience = PATIENCE_MIN;
+    pub(super) fn on_contention(&mut self) {
+        self.yield_interval = YIELD_INTERVAL_MIN;
     }
 
     fn judge(&mut self, took: Duration, has_found: bool) {
         if took < ALONE || took > LONG && !has_found {
-            self.patience = (self.patience * 2).min(PATIENCE_MAX);
+            self.yield_interval = (self.yield_interval * 2).min(YIELD_INTERVAL_MAX);
         } else if has_found {
-            self.patience = PATIENCE_MIN;
+            self.yield_interval = YIELD_INTERVAL_MIN;
         }
     }
 }
@@ -98,38 +98,48 @@ mod tests {
                 false => share.on_nothing(),
             }
         }
-        share.patience()
+        share.yield_interval()
     }
 
     #[test]
     fn exclusive_core_is_rarely_yielded() {
         let mut share = Share::default();
-        assert_eq!(share.patience(), PATIENCE_MIN, "the first is tried at once");
-        assert_eq!(yields(&mut share, 20, Duration::ZERO, true), PATIENCE_MAX);
-        assert_eq!(yields(&mut share, 20, Duration::ZERO, false), PATIENCE_MAX);
+        assert_eq!(
+            share.yield_interval(),
+            YIELD_INTERVAL_MIN,
+            "the first is tried at once"
+        );
+        assert_eq!(
+            yields(&mut share, 20, Duration::ZERO, true),
+            YIELD_INTERVAL_MAX
+        );
+        assert_eq!(
+            yields(&mut share, 20, Duration::ZERO, false),
+            YIELD_INTERVAL_MAX
+        );
     }
 
     #[test]
     fn productive_yield_is_repeated_early() {
         let mut share = Share::default();
         yields(&mut share, 20, Duration::ZERO, false);
-        assert_eq!(yields(&mut share, 1, SHORT, true), PATIENCE_MIN);
+        assert_eq!(yields(&mut share, 1, SHORT, true), YIELD_INTERVAL_MIN);
         yields(&mut share, 20, Duration::ZERO, false);
-        assert_eq!(yields(&mut share, 1, LONG * 10, true), PATIENCE_MIN);
+        assert_eq!(yields(&mut share, 1, LONG * 10, true), YIELD_INTERVAL_MIN);
     }
 
     #[test]
     fn competitors_that_yield_keep_yields_early() {
         let mut share = Share::default();
-        assert_eq!(yields(&mut share, 100, SHORT, false), PATIENCE_MIN);
+        assert_eq!(yields(&mut share, 100, SHORT, false), YIELD_INTERVAL_MIN);
     }
 
     #[test]
     fn long_unproductive_yield_delays_the_next() {
         let mut share = Share::default();
-        assert_eq!(yields(&mut share, 20, LONG * 10, false), PATIENCE_MAX);
-        share.on_crowd();
-        assert_eq!(share.patience(), PATIENCE_MIN);
+        assert_eq!(yields(&mut share, 20, LONG * 10, false), YIELD_INTERVAL_MAX);
+        share.on_contention();
+        assert_eq!(share.yield_interval(), YIELD_INTERVAL_MIN);
     }
 
     #[test]
@@ -137,8 +147,8 @@ mod tests {
         let mut share = Share::default();
         share.on_yield(LONG * 10);
         share.on_nothing();
-        let patience = share.patience();
+        let yield_interval = share.yield_interval();
         share.on_found();
-        assert_eq!(share.patience(), patience);
+        assert_eq!(share.yield_interval(), yield_interval);
     }
 }

@@ -109,7 +109,7 @@ fn wrong_secret_is_refused_and_changes_nothing() {
     let mut ends = Ends::new(&a, &b, ["secret", "secreT"]);
     let refused = || Step::Refused(Refusal::WrongSecret);
     assert_eq!(ends.exchange(), [refused(), refused()]);
-    assert!(a.directory.met().is_empty() && b.directory.met().is_empty());
+    assert!(a.directory.connected().is_empty() && b.directory.connected().is_empty());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn secret_is_not_sent() {
         ends.client.1.on_bytes(&bytes, &a.host(&[]));
         sent.extend_from_slice(&bytes);
     }
-    assert_eq!(b.directory.met().len(), 1);
+    assert_eq!(b.directory.connected().len(), 1);
     let holds = |needle: &[u8]| sent.windows(needle.len()).any(|window| window == needle);
     assert!(!holds(secret.as_bytes()) && !holds(&a.directory.own().as_bytes()[..]));
 }

@@ -74,12 +74,12 @@ pub(super) struct Plan {
 
 /// Position of a member, and the size of its group.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct Position {
     pub(super) own: usize,
     pub(super) size: usize,
 }
 
-impl Seat {
+impl Position {
     /// Returns the member `distance` behind this one.
     fn after(self, distance: usize) -> usize {
         (self.own + distance) % self.size
@@ -91,9 +91,9 @@ impl Seat {
     }
 
     /// Returns this seat as seen from `root`, which becomes member 0.
-    fn relative_to(self, root: usize) -> Seat {
+    fn relative_to(self, root: usize) -> Position {
         let own = self.before(root);
-        Seat { own, ..self }
+        Position { own, ..self }
     }
 }
 
@@ -150,40 +150,40 @@ impl Plan {
 }
 
 /// Every member gets the data of all, which have the lengths `lens`.
-pub(super) fn allgather(seat: Seat, lens: &[usize]) -> Plan {
+pub(super) fn allgather(position: Position, lens: &[usize]) -> Plan {
     let (offs, total) = offsets(lens);
     match total <= ALLGATHER_SHORT_MAX {
-        true => allgather_short(seat, lens, &offs, total),
+        true => allgather_short(position, lens, &offs, total),
         false => {
-            let own = seat.own;
+            let own = position.own;
             let mut plan = Plan::default();
             plan.begin(vec![copy(
                 (Place::Input, 0),
                 (Place::Output, offs[own]),
                 lens[own],
             )]);
-            ring(&mut plan, seat, lens, &offs);
+            ring(&mut plan, position, lens, &offs);
             plan
         }
     }
 }
 
 /// Passes the blocks of the output around a ring.
-fn ring(plan: &mut Plan, seat: Seat, lens: &[usize], offs: &[usize]) {
+fn ring(plan: &mut Plan, position: Position, lens: &[usize], offs: &[usize]) {
     let block = |index: usize| Span::new(Place::Output, offs[index]..offs[index] + lens[index]);
-    for step in 1..seat.size {
+    for step in 1..position.size {
         plan.rounds.push(Round {
-            sends: vec![(member(seat.after(1)), block(seat.before(step - 1)))],
-            receives: vec![(member(seat.before(1)), block(seat.before(step)))],
+            sends: vec![(member(position.after(1)), block(position.before(step - 1)))],
+            receives: vec![(member(position.before(1)), block(position.before(step)))],
             after: Vec::new(),
         });
     }
 }
 
 /// Bruck's algorithm: a member has its own block and those behind it, twice as many in each round.
-fn allgather_short(seat: Seat, lens: &[usize], offs: &[usize], total: usize) -> Plan {
-    let Seat { own, size } = seat;
-    let rotated: Vec<usize> = (0..size).map(|index| lens[seat.after(index)]).collect();
+fn allgather_short(position: Position, lens: &[usize], offs: &[usize], total: usize) -> Plan {
+    let Position { own, size } = position;
+    let rotated: Vec<usize> = (0..size).map(|index| lens[position.after(index)]).collect();
     let (mut at, end) = offsets(&rotated);
     at.push(end);
     let mut plan = Plan {
@@ -200,11 +200,11 @@ fn allgather_short(seat: Seat, lens: &[usize], offs: &[usize], total: usize) -> 
         let count = have.min(size - have);
         plan.rounds.push(Round {
             sends: vec![(
-                member(seat.before(have)),
+                member(position.before(have)),
                 Span::new(Place::Scratch, 0..at[count]),
             )],
             receives: vec![(
-                member(seat.after(have)),
+                member(position.after(have)),
                 Span::new(Place::Scratch, at[have]..at[have + count]),
             )],
             after: Vec::new(),
@@ -220,11 +220,11 @@ fn allgather_short(seat: Seat, lens: &[usize], offs: &[usize], total: usize) -> 
 }
 
 /// Member `root` gets the data of all, which have the same length.
-pub(super) fn gather(seat: Seat, root: usize, len: usize) -> Plan {
-    if len > TREE_BLOCK_MAX || seat.size <= 2 {
-        return gatherv(seat, root, len, &vec![len; seat.size]);
+pub(super) fn gather(position: Position, root: usize, len: usize) -> Plan {
+    if len > TREE_BLOCK_MAX || position.size <= 2 {
+        return gatherv(position, root, len, &vec![len; position.size]);
     }
-    let Seat { own, size } = seat.relative_to(root);
+    let Position { own, size } = position.relative_to(root);
     let actual = |relative: usize| member((root + relative) % size);
     let span =
         |from: usize, count: usize| Span::new(Place::Scratch, from * len..(from + count) * len);
@@ -276,9 +276,9 @@ fn binomial(own: usize, size: usize) -> (Vec<(usize, usize)>, Option<usize>) {
 }
 
 /// Member `root` gets the data of all. Only it has their lengths.
-pub(super) fn gatherv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) -> Plan {
+pub(super) fn gatherv(position: Position, root: usize, own_len: usize, lens: &[usize]) -> Plan {
     let mut plan = Plan::default();
-    if seat.own != root {
+    if position.own != root {
         let all = Span::new(Place::Input, 0..own_len);
         plan.rounds.push(Round {
             sends: vec![(member(root), all)],
@@ -287,7 +287,7 @@ pub(super) fn gatherv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) -
         return plan;
     }
     let (offs, _) = offsets(lens);
-    let others = (0..seat.size).filter(|index| *index != root);
+    let others = (0..position.size).filter(|index| *index != root);
     let receives = others.map(|index| {
         let block = offs[index]..offs[index] + lens[index];
         (member(index), Span::new(Place::Output, block))
@@ -305,11 +305,11 @@ pub(super) fn gatherv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) -
 }
 
 /// Every member gets its part of the data of member `root`. All parts have the same length.
-pub(super) fn scatter(seat: Seat, root: usize, len: usize) -> Plan {
-    if len > TREE_BLOCK_MAX || seat.size <= 2 {
-        return scatterv(seat, root, len, &vec![len; seat.size]);
+pub(super) fn scatter(position: Position, root: usize, len: usize) -> Plan {
+    if len > TREE_BLOCK_MAX || position.size <= 2 {
+        return scatterv(position, root, len, &vec![len; position.size]);
     }
-    let Seat { own, size } = seat.relative_to(root);
+    let Position { own, size } = position.relative_to(root);
     let actual = |relative: usize| member((root + relative) % size);
     let (children, parent) = binomial(own, size);
     let mut plan = Plan {
@@ -348,9 +348,9 @@ pub(super) fn scatter(seat: Seat, root: usize, len: usize) -> Plan {
 }
 
 /// Every member gets its part of the data of member `root`, the only one with all lengths.
-pub(super) fn scatterv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) -> Plan {
+pub(super) fn scatterv(position: Position, root: usize, own_len: usize, lens: &[usize]) -> Plan {
     let mut plan = Plan::default();
-    if seat.own != root {
+    if position.own != root {
         let all = Span::new(Place::Output, 0..own_len);
         plan.rounds.push(Round {
             receives: vec![(member(root), all)],
@@ -359,7 +359,7 @@ pub(super) fn scatterv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) 
         return plan;
     }
     let (offs, _) = offsets(lens);
-    let others = (0..seat.size).filter(|index| *index != root);
+    let others = (0..position.size).filter(|index| *index != root);
     let sends = others.map(|index| {
         let block = offs[index]..offs[index] + lens[index];
         (member(index), Span::new(Place::Input, block))
@@ -377,29 +377,29 @@ pub(super) fn scatterv(seat: Seat, root: usize, own_len: usize, lens: &[usize]) 
 }
 
 /// Every member sends a block of the same length to each member.
-pub(super) fn alltoall(seat: Seat, len: usize) -> Plan {
-    if len > ALLTOALL_SHORT_MAX || seat.size < ALLTOALL_SHORT_MEMBERS_MIN {
-        let lens = vec![len; seat.size];
-        return alltoallv(seat, &lens, &lens);
+pub(super) fn alltoall(position: Position, len: usize) -> Plan {
+    if len > ALLTOALL_SHORT_MAX || position.size < ALLTOALL_SHORT_MEMBERS_MIN {
+        let lens = vec![len; position.size];
+        return alltoallv(position, &lens, &lens);
     }
-    alltoall_short(seat, len)
+    alltoall_short(position, len)
 }
 
 /// Every member sends `lens[i]` bytes to member `i`, and receives `theirs[i]` bytes from it.
-pub(super) fn alltoallv(seat: Seat, lens: &[usize], theirs: &[usize]) -> Plan {
+pub(super) fn alltoallv(position: Position, lens: &[usize], theirs: &[usize]) -> Plan {
     let ((offs, _), (places, _)) = (offsets(lens), offsets(theirs));
-    let own = seat.own;
+    let own = position.own;
     let mut plan = Plan::default();
     plan.begin(vec![copy(
         (Place::Input, offs[own]),
         (Place::Output, places[own]),
         lens[own].min(theirs[own]),
     )]);
-    let steps: Vec<usize> = (1..seat.size).collect();
+    let steps: Vec<usize> = (1..position.size).collect();
     for steps in steps.chunks(IN_FLIGHT_MAX) {
         let mut round = Round::default();
         for step in steps {
-            let (to, from) = (seat.after(*step), seat.before(*step));
+            let (to, from) = (position.after(*step), position.before(*step));
             let block = Span::new(Place::Input, offs[to]..offs[to] + lens[to]);
             round.sends.push((member(to), block));
             let place = Span::new(Place::Output, places[from]..places[from] + theirs[from]);
@@ -411,8 +411,8 @@ pub(super) fn alltoallv(seat: Seat, lens: &[usize], theirs: &[usize]) -> Plan {
 }
 
 /// Bruck's algorithm: in each round, the blocks with the next bit set in their distance move that far.
-fn alltoall_short(seat: Seat, len: usize) -> Plan {
-    let size = seat.size;
+fn alltoall_short(position: Position, len: usize) -> Plan {
+    let size = position.size;
     // Scratch: the blocks by their distance, then those to send, then those received.
     let (sending, receiving) = (size * len, size * len + size.div_ceil(2) * len);
     let mut plan = Plan {
@@ -420,7 +420,7 @@ fn alltoall_short(seat: Seat, len: usize) -> Plan {
         ..Plan::default()
     };
     let rotated = |distance: usize| {
-        let from = seat.after(distance) * len;
+        let from = position.after(distance) * len;
         copy((Place::Input, from), (Place::Scratch, distance * len), len)
     };
     plan.begin((0..size).map(rotated).collect());
@@ -438,14 +438,14 @@ fn alltoall_short(seat: Seat, len: usize) -> Plan {
         });
         let span = |at: usize| Span::new(Place::Scratch, at..at + moved.len() * len);
         plan.rounds.push(Round {
-            sends: vec![(member(seat.after(bit)), span(sending))],
-            receives: vec![(member(seat.before(bit)), span(receiving))],
+            sends: vec![(member(position.after(bit)), span(sending))],
+            receives: vec![(member(position.before(bit)), span(receiving))],
             after: unpack.collect(),
         });
         bit <<= 1;
     }
     let placed = |distance: usize| {
-        let to = seat.before(distance) * len;
+        let to = position.before(distance) * len;
         copy((Place::Scratch, distance * len), (Place::Output, to), len)
     };
     plan.begin((0..size).map(placed).collect());
@@ -454,8 +454,8 @@ fn alltoall_short(seat: Seat, len: usize) -> Plan {
 
 /// Combines the values of all members; each gets its part, which has the length `lens[own]`. With
 /// `is_ordered` values are combined in the order of the members.
-pub(super) fn reduce_scatter(seat: Seat, lens: &[usize], is_ordered: bool) -> Plan {
-    let own = seat.own;
+pub(super) fn reduce_scatter(position: Position, lens: &[usize], is_ordered: bool) -> Plan {
+    let own = position.own;
     let (offs, total) = offsets(lens);
     if is_ordered || total <= REDUCE_SCATTER_SHORT_MAX {
         let mut plan = Plan {
@@ -465,7 +465,7 @@ pub(super) fn reduce_scatter(seat: Seat, lens: &[usize], is_ordered: bool) -> Pl
         plan.begin(vec![copy((Place::Input, 0), (Place::Scratch, 0), total)]);
         let values = Span::new(Place::Scratch, 0..total);
         let other = Span::new(Place::Scratch, total..2 * total);
-        add_steps(&mut plan, &steps_of_allreduce(seat), values, other);
+        add_steps(&mut plan, &steps_of_allreduce(position), values, other);
         let from = (Place::Scratch, offs[own]);
         plan.begin(vec![copy(from, (Place::Output, 0), lens[own])]);
         return plan;
@@ -477,26 +477,26 @@ pub(super) fn reduce_scatter(seat: Seat, lens: &[usize], is_ordered: bool) -> Pl
         (Place::Output, 0),
         lens[own],
     )]);
-    pairwise(&mut plan, seat, Place::Input, (lens, &offs), own_place);
+    pairwise(&mut plan, position, Place::Input, (lens, &offs), own_place);
     plan
 }
 
 /// Sends each member its block of `from`, and combines the received blocks in `into`.
 fn pairwise(
     plan: &mut Plan,
-    seat: Seat,
+    position: Position,
     from: Place,
     (lens, offs): (&[usize], &[usize]),
     into: Span,
 ) {
-    let steps: Vec<usize> = (1..seat.size).collect();
+    let steps: Vec<usize> = (1..position.size).collect();
     plan.scratch_len = plan
         .scratch_len
         .max(IN_FLIGHT_MAX.min(steps.len()) * into.len);
     for steps in steps.chunks(IN_FLIGHT_MAX) {
         let mut round = Round::default();
         for (index, step) in steps.iter().enumerate() {
-            let (to, source) = (seat.after(*step), seat.before(*step));
+            let (to, source) = (position.after(*step), position.before(*step));
             let block = Span::new(from, offs[to]..offs[to] + lens[to]);
             round.sends.push((member(to), block));
             let place = Span::new(Place::Scratch, index * into.len..(index + 1) * into.len);
@@ -504,7 +504,7 @@ fn pairwise(
             round.after.push(Action::Combine {
                 from: place,
                 to: into,
-                side: side_of(source, seat.own),
+                side: side_of(source, position.own),
             });
         }
         plan.rounds.push(round);
@@ -519,18 +519,18 @@ fn side_of(other: usize, own: usize) -> Side {
 }
 
 /// Combines `len` bytes of values of all members in place, in the order of the members.
-pub(super) fn allreduce(seat: Seat, len: usize) -> Plan {
-    in_steps(&steps_of_allreduce(seat), len)
+pub(super) fn allreduce(position: Position, len: usize) -> Plan {
+    in_steps(&steps_of_allreduce(position), len)
 }
 
 /// Combines values like [`allreduce`], at member `root` alone.
-pub(super) fn reduce(seat: Seat, root: usize, len: usize) -> Plan {
+pub(super) fn reduce(position: Position, root: usize, len: usize) -> Plan {
     // The tree of a broadcast keeps the order of the members if its root is member 0, which passes
     // the result on.
-    let (own, size) = (member(seat.own), member(seat.size));
+    let (own, size) = (member(position.own), member(position.size));
     let mut steps = reduce_steps(own, 0, size);
     if root != 0 {
-        match seat.own {
+        match position.own {
             0 => steps.push(Step::Send(member(root))),
             own if own == root => steps.push(Step::Replace(0)),
             _ => {}
@@ -540,25 +540,25 @@ pub(super) fn reduce(seat: Seat, root: usize, len: usize) -> Plan {
 }
 
 /// Combines long values in place: each member reduces one block, which all get afterwards.
-pub(super) fn allreduce_long(seat: Seat, len: usize, element_len: usize) -> Plan {
+pub(super) fn allreduce_long(position: Position, len: usize, element_len: usize) -> Plan {
     let count = len / element_len;
-    let share = |index: usize| count * index / seat.size * element_len;
-    let lens: Vec<usize> = (0..seat.size)
+    let share = |index: usize| count * index / position.size * element_len;
+    let lens: Vec<usize> = (0..position.size)
         .map(|index| share(index + 1) - share(index))
         .collect();
     let (offs, _) = offsets(&lens);
     let own = Span::new(
         Place::Output,
-        offs[seat.own]..offs[seat.own] + lens[seat.own],
+        offs[position.own]..offs[position.own] + lens[position.own],
     );
     let mut plan = Plan::default();
-    pairwise(&mut plan, seat, Place::Output, (&lens, &offs), own);
-    ring(&mut plan, seat, &lens, &offs);
+    pairwise(&mut plan, position, Place::Output, (&lens, &offs), own);
+    ring(&mut plan, position, &lens, &offs);
     plan
 }
 
 /// Combines the values of all members up to each one, in place.
-pub(super) fn scan(seat: Seat, len: usize) -> Plan {
+pub(super) fn scan(position: Position, len: usize) -> Plan {
     let mut plan = Plan {
         scratch_len: len,
         ..Plan::default()
@@ -568,13 +568,15 @@ pub(super) fn scan(seat: Seat, len: usize) -> Plan {
         Span::new(Place::Scratch, 0..len),
     );
     let mut distance = 1;
-    while distance < seat.size {
+    while distance < position.size {
         let mut round = Round::default();
-        if seat.own + distance < seat.size {
-            round.sends.push((member(seat.own + distance), values));
+        if position.own + distance < position.size {
+            round.sends.push((member(position.own + distance), values));
         }
-        if seat.own >= distance {
-            round.receives.push((member(seat.own - distance), other));
+        if position.own >= distance {
+            round
+                .receives
+                .push((member(position.own - distance), other));
             round.after.push(Action::Combine {
                 from: other,
                 to: values,
@@ -587,8 +589,8 @@ pub(super) fn scan(seat: Seat, len: usize) -> Plan {
     plan
 }
 
-fn steps_of_allreduce(seat: Seat) -> Vec<Step> {
-    allreduce_steps(member(seat.own), member(seat.size))
+fn steps_of_allreduce(position: Position) -> Vec<Step> {
+    allreduce_steps(member(position.own), member(position.size))
 }
 
 fn in_steps(steps: &[Step], len: usize) -> Plan {

@@ -4,7 +4,7 @@
 use super::for_each_seed;
 use super::machine::{Ended, Machine, Op, PAGE_LEN};
 use crate::protocol::DsmError;
-use crate::protocol::wire::Meeting;
+use crate::protocol::wire::BarrierKind;
 use Op::{Acquire, Add, Await, Barrier, Check, Load, Release, Signal, Store};
 
 const SCHEDULES: u64 = 300;
@@ -178,8 +178,8 @@ fn mistakes_are_refused() {
     let twice = [Acquire(4), Acquire(4)];
     assert_eq!(fails(&[&twice]), Some(DsmError::AlreadyHeld(4)));
     assert_eq!(fails(&[&[Signal(2, 0)]]), Some(DsmError::NotHeld(2)));
-    let Some(DsmError::Meeting { meetings, .. }) = fails(&[&[Barrier(1)], &[]]) else {
+    let Some(DsmError::BarrierMismatch { barriers, .. }) = fails(&[&[Barrier(1)], &[]]) else {
         panic!("a process that has left is not awaited");
     };
-    assert!(meetings.contains(&Meeting::Exit) && meetings.contains(&Meeting::Barrier(1)));
+    assert!(barriers.contains(&BarrierKind::Exit) && barriers.contains(&BarrierKind::Barrier(1)));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Simulated processes with simulated memory, and the network between them.
 
-use crate::protocol::wire::{Meeting, Shape};
+use crate::protocol::wire::{BarrierKind, Shape};
 use crate::protocol::{Access, Dsm, DsmError, Limits, Memory};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -166,7 +166,7 @@ impl Machine {
         let process = &mut self.processes[index];
         let Some(op) = process.program.pop_front() else {
             process.has_left = true;
-            return process.dsm.meet(Meeting::Exit);
+            return process.dsm.arrive_at(BarrierKind::Exit);
         };
         let (address, is_write) = match &op {
             Op::Load(at, _) | Op::Check(at) | Op::Await(_, _, at) => (*at, false),
@@ -210,7 +210,7 @@ impl Machine {
         match *op {
             Op::Acquire(lock) => dsm.acquire(lock),
             Op::Release(lock) => dsm.release(lock),
-            Op::Barrier(id) => dsm.meet(Meeting::Barrier(id)),
+            Op::Barrier(id) => dsm.arrive_at(BarrierKind::Barrier(id)),
             Op::Signal(lock, condition) => dsm.signal(lock, condition, true),
             _ => Ok(()),
         }

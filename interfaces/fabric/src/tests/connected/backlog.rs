@@ -27,7 +27,7 @@ fn event_fd(server: &Server) -> c_int {
     wait_fd(unsafe { &raw mut (*server.events.eq).fid })
 }
 
-/// Reads an empty queue until its descriptor is not readable any more.
+/// Reads an empty queue until its descriptor is no longer readable.
 fn wait_until_idle(server: &Server) {
     let fd = event_fd(server);
     let begun = Instant::now();

@@ -51,7 +51,7 @@ fn exchange(node: &mut Node, port: u16, access: Access) -> (Registration, Remote
     (region, RemoteKey::from_bytes(bytes))
 }
 
-/// Deregisters a region when no rank uses it any more, and returns its memory.
+/// Deregisters a region that no rank uses, and returns its memory.
 fn end(node: &mut Node, region: Registration) -> Vec<u8> {
     node.barrier().unwrap();
     node.deregister(region).into_vec()

@@ -97,7 +97,7 @@ fn rules_at_eth0() -> String {
 }
 
 #[test]
-fn what_af_xdp_sends_passes_the_rules_unseen() {
+fn af_xdp_frames_bypass_the_rules() {
     let Some(lab) = Lab::up("xdp") else { return };
     if let Err(why) = XdpSocket::open() {
         return eprintln!("SKIPPED: no AF_XDP here: {why}");
@@ -122,7 +122,7 @@ fn what_af_xdp_sends_passes_the_rules_unseen() {
 /// Rules at the NIC would not be better. The NIC's egress hook sees such a frame with its mark, but
 /// also all of the host's traffic. Frames to another macvlan of the NIC do not reach it.
 #[test]
-fn rules_at_the_nic_do_not_see_what_goes_to_its_other_macvlans() {
+fn nic_rules_do_not_see_traffic_between_macvlans() {
     let Some(lab) = Lab::up("xdplow") else { return };
     if let Err(why) = XdpSocket::open() {
         return eprintln!("SKIPPED: no AF_XDP here: {why}");

@@ -34,7 +34,7 @@ fn tells_with(script: &str, args: &[&str], runs: bool, words: &[&str]) {
 }
 
 #[test]
-fn joined_hosts_need_nothing() {
+fn connected_hosts_get_no_finding() {
     tells(
         JOINED,
         true,
@@ -293,7 +293,7 @@ fn programs_get_json_and_labs_have_hosts_too() {
 }
 
 #[test]
-fn what_names_no_two_hosts_is_refused() {
+fn arguments_that_are_not_two_hosts_are_refused() {
     for (names, word) in [
         (["a", "a"], "two different hosts"),
         (["a", "a;b"], "not a host name"),

@@ -320,7 +320,7 @@ fn an_interface_without_an_address_is_named() {
 }
 
 #[test]
-fn two_families_do_not_meet() {
+fn hosts_without_a_common_address_family_are_reported() {
     fails(
         "v6 $B; join $A eth0 $B eth0
          addr $A eth0 10.1.0.1/24; addr $B eth0 fd00:1::2/64",

@@ -297,7 +297,7 @@ fn messages_of_all_lengths_arrive_in_both_directions() {
 }
 
 #[test]
-fn streams_that_are_off_or_sealed_carry_nothing() {
+fn disabled_or_sealed_streams_carry_nothing() {
     for option in ["stream=off", "auth=aead"] {
         let counts = run_role("both", &[option]);
         assert_eq!(counts.iter().sum::<u64>(), 0, "{option}");

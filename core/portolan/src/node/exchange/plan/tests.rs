@@ -128,8 +128,8 @@ fn uneven(size: usize, unit: usize) -> Vec<usize> {
     (0..size).map(|index| (index * 5 + 3) % 4 * unit).collect()
 }
 
-fn seats(size: usize) -> impl Iterator<Item = Seat> {
-    (0..size).map(move |own| Seat { own, size })
+fn positions(size: usize) -> impl Iterator<Item = Position> {
+    (0..size).map(move |own| Position { own, size })
 }
 
 /// Performs an operation in which member `own` has `input(own)` and gets `expected(own)`.
@@ -158,7 +158,9 @@ fn allgather_collects_all_blocks() {
             uneven(size, 10_000),
             vec![0; size],
         ] {
-            let plans: Vec<Plan> = seats(size).map(|seat| allgather(seat, &lens)).collect();
+            let plans: Vec<Plan> = positions(size)
+                .map(|position| allgather(position, &lens))
+                .collect();
             let all: Vec<u8> = (0..size)
                 .flat_map(|from| block(from, 0, lens[from]))
                 .collect();
@@ -174,15 +176,18 @@ fn gather_and_scatter_are_inverse() {
         for root in 0..size {
             for lens in [vec![8; size], vec![2000; size], uneven(size, 5)] {
                 let is_even = lens.iter().all(|len| *len == lens[0]);
-                let (down, up): (Vec<Plan>, Vec<Plan>) = seats(size)
-                    .map(|seat| match is_even {
-                        true => (scatter(seat, root, lens[0]), gather(seat, root, lens[0])),
+                let (down, up): (Vec<Plan>, Vec<Plan>) = positions(size)
+                    .map(|position| match is_even {
+                        true => (
+                            scatter(position, root, lens[0]),
+                            gather(position, root, lens[0]),
+                        ),
                         false => {
-                            let own_len = lens[seat.own];
-                            let known = if seat.own == root { &lens[..] } else { &[] };
+                            let own_len = lens[position.own];
+                            let known = if position.own == root { &lens[..] } else { &[] };
                             (
-                                scatterv(seat, root, own_len, known),
-                                gatherv(seat, root, own_len, known),
+                                scatterv(position, root, own_len, known),
+                                gatherv(position, root, own_len, known),
                             )
                         }
                     })
@@ -201,16 +206,18 @@ fn gather_and_scatter_are_inverse() {
 fn alltoall_delivers_each_block() {
     for size in 1..=SIZE_MAX {
         for len in [0, 8, 300] {
-            let plans: Vec<Plan> = seats(size).map(|seat| alltoall(seat, len)).collect();
+            let plans: Vec<Plan> = positions(size)
+                .map(|position| alltoall(position, len))
+                .collect();
             let input = |own| (0..size).flat_map(|to| block(own, to, len)).collect();
             let output = |own| (0..size).flat_map(|from| block(from, own, len)).collect();
             check(&plans, input, output, &format!("{size}: {len}"));
         }
         let len = |from: usize, to: usize| (from * 3 + to) % 5;
-        let plans = seats(size).map(|seat| {
-            let lens: Vec<usize> = (0..size).map(|to| len(seat.own, to)).collect();
-            let theirs: Vec<usize> = (0..size).map(|from| len(from, seat.own)).collect();
-            alltoallv(seat, &lens, &theirs)
+        let plans = positions(size).map(|position| {
+            let lens: Vec<usize> = (0..size).map(|to| len(position.own, to)).collect();
+            let theirs: Vec<usize> = (0..size).map(|from| len(from, position.own)).collect();
+            alltoallv(position, &lens, &theirs)
         });
         let plans: Vec<Plan> = plans.collect();
         let input = |own| {
@@ -264,17 +271,21 @@ fn reduce_by(
 fn reductions_in_order_combine_adjacent_members() {
     // Four bits name a member.
     for size in 1..=16 {
-        let plans: Vec<Plan> = seats(size).map(|seat| allreduce(seat, 3)).collect();
+        let plans: Vec<Plan> = positions(size)
+            .map(|position| allreduce(position, 3))
+            .collect();
         let whole = single(0) & 0xf0 | single(size - 1) & 15;
         for output in reduce_by(&plans, 3, single, join) {
             assert_eq!(output, [whole; 3], "{size}");
         }
         for root in 0..size {
-            let plans: Vec<Plan> = seats(size).map(|seat| reduce(seat, root, 3)).collect();
+            let plans: Vec<Plan> = positions(size)
+                .map(|position| reduce(position, root, 3))
+                .collect();
             let outputs = reduce_by(&plans, 3, single, join);
             assert_eq!(outputs[root], [whole; 3], "{size}, root {root}");
         }
-        let plans: Vec<Plan> = seats(size).map(|seat| scan(seat, 3)).collect();
+        let plans: Vec<Plan> = positions(size).map(|position| scan(position, 3)).collect();
         for (own, output) in reduce_by(&plans, 3, single, join).iter().enumerate() {
             assert_eq!(output[..], [single(own) & 15; 3], "{size}, member {own}");
         }
@@ -287,8 +298,8 @@ fn long_reductions_combine_each_member_once() {
         let value = |own: usize| u8::try_from(own * own + 1).unwrap_or(255);
         let expected = (0..size).map(value).fold(0, u8::wrapping_add);
         for count in [0, 1, 5, 100] {
-            let plans: Vec<Plan> = seats(size)
-                .map(|seat| allreduce_long(seat, count * 4, 4))
+            let plans: Vec<Plan> = positions(size)
+                .map(|position| allreduce_long(position, count * 4, 4))
                 .collect();
             for output in reduce_by(&plans, count * 4, value, sum) {
                 assert_eq!(output, vec![expected; count * 4], "{size}, {count}");
@@ -305,8 +316,8 @@ fn reduce_scatter_gives_each_member_its_part() {
             (uneven(size, 4), true),
             (uneven(size, 2000), false),
         ] {
-            let plans: Vec<Plan> = seats(size)
-                .map(|seat| reduce_scatter(seat, &lens, is_ordered))
+            let plans: Vec<Plan> = positions(size)
+                .map(|position| reduce_scatter(position, &lens, is_ordered))
                 .collect();
             let total: usize = lens.iter().sum();
             let value = |own: usize, index: usize| u8::try_from((own * 7 + index) % 256).unwrap();

@@ -13,13 +13,13 @@
 use super::{Descriptor, Engine};
 use crate::error::Error;
 use crate::settings;
-use portolan_sys::gate::{Carried, Carry, Gate, Guard, Pending};
+use portolan_sys::gate::{Gate, Guard, Pending, Service, Serviced};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Name of the helper's thread, as shown by tools.
-const HELPER_NAME: &str = "portolan-carry";
+const HELPER_NAME: &str = "portolan-helper";
 
 /// Turns made in one go, so that a returning owner waits only microseconds.
 const CARRY_TURNS: u32 = 64;
@@ -65,7 +65,7 @@ impl Engine {
         self.handlers.is_empty() || self.guard.is_some() && self.defers
     }
 
-    fn carry_turn(&mut self) -> usize {
+    fn service_turn(&mut self) -> usize {
         let received = match self.may_receive() {
             true => self.work(None),
             false => 0,
@@ -74,7 +74,7 @@ impl Engine {
     }
 }
 
-impl Carry for Engine {
+impl Service for Engine {
     fn is_guarded(&self) -> bool {
         self.guard.is_some()
     }
@@ -131,11 +131,11 @@ impl Carry for Engine {
         }
     }
 
-    fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
+    fn service(&mut self, is_wanted: &dyn Fn() -> bool) -> Serviced {
         self.set_away(true);
-        let carried = self.carry_turns(is_wanted);
+        let serviced = self.service_turns(is_wanted);
         self.set_away(false);
-        carried
+        serviced
     }
 
     fn on_no_helper(&mut self, error: &io::Error) {
@@ -151,7 +151,7 @@ impl Engine {
         self.inner.core.set_away(is_away);
     }
 
-    fn carry_turns(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
+    fn service_turns(&mut self, is_wanted: &dyn Fn() -> bool) -> Serviced {
         self.inner.read_clock();
         self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));
         if self.may_receive() {
@@ -161,7 +161,7 @@ impl Engine {
         self.on_timeout();
         let (mut has_moved, begin) = (false, self.inner.turn);
         for _ in 0..CARRY_TURNS {
-            let moved = self.carry_turn();
+            let moved = self.service_turn();
             has_moved |= moved > 0;
             if moved == 0 || is_wanted() {
                 break;
@@ -171,9 +171,9 @@ impl Engine {
         self.inner.carried_turns = self.inner.carried_turns.wrapping_add(turns);
         self.inner.core.refresh_pending_work();
         match (self.pending(), has_moved) {
-            (Pending::Nothing, _) => Carried::Done,
-            (_, true) => Carried::Moved,
-            (_, false) => Carried::Stuck,
+            (Pending::Nothing, _) => Serviced::Done,
+            (_, true) => Serviced::Moved,
+            (_, false) => Serviced::Stuck,
         }
     }
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Meetings of all processes: barriers, the end of a collection, the end of the program.
+//! Barriers of all processes: the program's, the end of a collection, the end of the program.
 //!
 //! Process 0 manages them. Each process sends its own new intervals, and gets those of the others.
 //! A process with too many intervals and diffs requests a collection. Then each process completes
-//! the pages that it owns, drops its incomplete copies of others, and meets the others once more.
+//! the pages that it owns, drops its incomplete copies of others, and takes part in a second barrier.
 //! After that no process needs an interval or a diff.
 
 use super::clock::Clock;
 use super::dsm::{Dsm, DsmError, Wait};
 use super::interval::Interval;
 use super::page::{Access, Memory};
-use super::wire::{Meeting, Message};
+use super::wire::{BarrierKind, Message};
 
 const MANAGER: u32 = 0;
 
 /// Arrival of a process, as the manager keeps it.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    meeting: Meeting,
+    barrier: BarrierKind,
     clock: Clock,
     intervals: Vec<Interval>,
     is_full: bool,
@@ -27,18 +27,18 @@ impl<M: Memory> Dsm<M> {
     /// Starts to wait for all processes.
     ///
     /// # Errors
-    /// [`DsmError::Meeting`], in the manager.
-    pub(crate) fn meet(&mut self, meeting: Meeting) -> Result<(), DsmError> {
-        self.arrive(meeting);
+    /// [`DsmError::BarrierMismatch`], in the manager.
+    pub(crate) fn arrive_at(&mut self, barrier: BarrierKind) -> Result<(), DsmError> {
+        self.arrive(barrier);
         self.work()
     }
 
-    fn arrive(&mut self, meeting: Meeting) {
+    fn arrive(&mut self, barrier: BarrierKind) {
         self.close_interval();
-        self.wait = Wait::Meeting(meeting);
+        self.wait = Wait::Barrier(barrier);
         let own = self.intervals.after(self.me(), self.reported);
         let arrive = Message::Arrive {
-            meeting,
+            barrier,
             clock: self.clock.clone(),
             intervals: own.cloned().collect(),
             is_full: self.is_full(),
@@ -49,7 +49,7 @@ impl<M: Memory> Dsm<M> {
     pub(super) fn on_arrive(
         &mut self,
         from: u32,
-        meeting: Meeting,
+        barrier: BarrierKind,
         (clock, intervals): (Clock, Vec<Interval>),
         is_full: bool,
     ) -> Result<(), DsmError> {
@@ -59,29 +59,29 @@ impl<M: Memory> Dsm<M> {
         let mut arrivals = self.arrivals.iter().zip(0..);
         let other = arrivals.find_map(|(arrival, process)| Some((arrival.as_ref()?, process)));
         if let Some((other, process)) = other
-            && other.meeting != meeting
+            && other.barrier != barrier
         {
-            return Err(DsmError::Meeting {
+            return Err(DsmError::BarrierMismatch {
                 processes: [process, from],
-                meetings: [other.meeting, meeting],
+                barriers: [other.barrier, barrier],
             });
         }
         self.arrivals[from as usize] = Some(Arrival {
-            meeting,
+            barrier,
             clock,
             intervals,
             is_full,
         });
         match self.arrivals.iter().all(Option::is_some) {
-            true => self.end_meeting(meeting),
+            true => self.end_barrier(barrier),
             false => Ok(()),
         }
     }
 
     /// Manager: lets all processes continue.
-    fn end_meeting(&mut self, meeting: Meeting) -> Result<(), DsmError> {
+    fn end_barrier(&mut self, barrier: BarrierKind) -> Result<(), DsmError> {
         let arrivals: Vec<Arrival> = self.arrivals.iter_mut().filter_map(Option::take).collect();
-        let collects = matches!(meeting, Meeting::Barrier(_))
+        let collects = matches!(barrier, BarrierKind::Barrier(_))
             && arrivals.iter().any(|arrival| arrival.is_full);
         let mut clocks = Vec::new();
         for arrival in arrivals {
@@ -103,12 +103,12 @@ impl<M: Memory> Dsm<M> {
         intervals: Vec<Interval>,
         collects: bool,
     ) -> Result<(), DsmError> {
-        let Wait::Meeting(meeting) = self.wait else {
+        let Wait::Barrier(barrier) = self.wait else {
             return Err(DsmError::Unexpected("the end of a barrier"));
         };
         self.learn(intervals)?;
         self.reported = self.clock.of(self.me());
-        if meeting == Meeting::Collection {
+        if barrier == BarrierKind::Collection {
             self.discard();
         }
         match collects {
@@ -146,11 +146,11 @@ impl<M: Memory> Dsm<M> {
 
     pub(super) fn end_collection_if_complete(&mut self) {
         if self.wait == Wait::Collection && self.fetches.is_empty() {
-            self.arrive(Meeting::Collection);
+            self.arrive(BarrierKind::Collection);
         }
     }
 
-    /// Discards all intervals, notices and diffs. No process needs them any more.
+    /// Discards all intervals, notices and diffs. No process needs them now.
     fn discard(&mut self) {
         let memory = &mut self.memory;
         self.pages.retain(|&number, page| {
