@@ -2,12 +2,11 @@
 //! Collective operations that move blocks of data.
 
 use crate::collective::{begin, complete, lens_of, root_lens, total};
-use crate::failure::Failure;
 use crate::group::portolan_group_t;
 use crate::handle::portolan_node_t;
 use crate::memory;
 use crate::types::portolan_request_t;
-use portolan::{Group, Node, Request};
+use portolan::{Group, Node};
 use std::ffi::{c_int, c_void};
 
 /// Returns the length of memory that only member `root` passes.
@@ -28,11 +27,9 @@ pub unsafe extern "C" fn portolan_allgather(
     all: *mut c_void,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_allgather(node, group, mine, len, all)
-        })
-    }
+    let begin = |request| unsafe { portolan_iallgather(node, group, mine, len, all, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_allgather(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -49,31 +46,18 @@ pub unsafe extern "C" fn portolan_iallgather(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let total = len.saturating_mul(group.size() as usize);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_allgather(node, group, mine, len, all) }
+        let (mine, all) = unsafe {
+            (
+                memory::send_buffer(mine, len)?,
+                memory::receive_buffer(all, total)?,
+            )
+        };
+        Ok(group.iallgather(node, mine, all)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_allgather(
-    node: &mut Node,
-    group: &Group,
-    mine: *const c_void,
-    len: usize,
-    all: *mut c_void,
-) -> Result<Request, Failure> {
-    let total = len.saturating_mul(group.size() as usize);
-    // SAFETY: guaranteed by the caller.
-    let (mine, all) = unsafe {
-        (
-            memory::send_buffer(mine, len)?,
-            memory::receive_buffer(all, total)?,
-        )
-    };
-    Ok(group.iallgather(node, mine, all)?)
 }
 
 /// Collects blocks like portolan_allgather(). `lens` has the length of each member's block in bytes.
@@ -88,11 +72,9 @@ pub unsafe extern "C" fn portolan_allgatherv(
     lens: *const usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_allgatherv(node, group, mine, all, lens)
-        })
-    }
+    let begin = |request| unsafe { portolan_iallgatherv(node, group, mine, all, lens, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_allgatherv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -110,29 +92,16 @@ pub unsafe extern "C" fn portolan_iallgatherv(
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
         // SAFETY: guaranteed by the program.
-        unsafe { begin_allgatherv(node, group, mine, all, lens) }
+        let (mine, all, lens) = unsafe {
+            let lens = lens_of("lens", lens, group)?;
+            let own_len = lens[group.rank() as usize];
+            let mine = memory::send_buffer(mine, own_len)?;
+            (mine, memory::receive_buffer(all, total(lens))?, lens)
+        };
+        Ok(group.iallgatherv(node, mine, all, lens)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_allgatherv(
-    node: &mut Node,
-    group: &Group,
-    mine: *const c_void,
-    all: *mut c_void,
-    lens: *const usize,
-) -> Result<Request, Failure> {
-    // SAFETY: guaranteed by the caller.
-    let (mine, all, lens) = unsafe {
-        let lens = lens_of("lens", lens, group)?;
-        let own_len = lens[group.rank() as usize];
-        let mine = memory::send_buffer(mine, own_len)?;
-        (mine, memory::receive_buffer(all, total(lens))?, lens)
-    };
-    Ok(group.iallgatherv(node, mine, all, lens)?)
 }
 
 /// Collects the `len` bytes at `mine` of all members in `all` of member `root`; the others may pass
@@ -149,11 +118,9 @@ pub unsafe extern "C" fn portolan_gather(
     all: *mut c_void,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_gather(node, group, root, mine, len, all)
-        })
-    }
+    let begin = |request| unsafe { portolan_igather(node, group, root, mine, len, all, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_gather(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -171,32 +138,18 @@ pub unsafe extern "C" fn portolan_igather(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let total = len.saturating_mul(group.size() as usize);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_gather(node, group, root, mine, len, all) }
+        let (mine, all) = unsafe {
+            (
+                memory::send_buffer(mine, len)?,
+                memory::receive_buffer(all, at_root(group, root, total))?,
+            )
+        };
+        Ok(group.igather(node, root, mine, all)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_gather(
-    node: &mut Node,
-    group: &Group,
-    root: u32,
-    mine: *const c_void,
-    len: usize,
-    all: *mut c_void,
-) -> Result<Request, Failure> {
-    let total = len.saturating_mul(group.size() as usize);
-    // SAFETY: guaranteed by the caller.
-    let (mine, all) = unsafe {
-        (
-            memory::send_buffer(mine, len)?,
-            memory::receive_buffer(all, at_root(group, root, total))?,
-        )
-    };
-    Ok(group.igather(node, root, mine, all)?)
 }
 
 /// Collects blocks like portolan_gather(). Member `root` alone passes `all` and `lens`, the length of
@@ -214,11 +167,10 @@ pub unsafe extern "C" fn portolan_gatherv(
     lens: *const usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_gatherv(node, group, root, mine, len, all, lens)
-        })
-    }
+    let begin =
+        |request| unsafe { portolan_igatherv(node, group, root, mine, len, all, lens, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_gatherv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -239,30 +191,15 @@ pub unsafe extern "C" fn portolan_igatherv(
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
         // SAFETY: guaranteed by the program.
-        unsafe { begin_gatherv(node, group, root, mine, len, all, lens) }
+        let (mine, all, lens) = unsafe {
+            let lens = root_lens(group, root, lens)?;
+            let mine = memory::send_buffer(mine, len)?;
+            (mine, memory::receive_buffer(all, total(lens))?, lens)
+        };
+        Ok(group.igatherv(node, root, mine, all, lens)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_gatherv(
-    node: &mut Node,
-    group: &Group,
-    root: u32,
-    mine: *const c_void,
-    len: usize,
-    all: *mut c_void,
-    lens: *const usize,
-) -> Result<Request, Failure> {
-    // SAFETY: guaranteed by the caller.
-    let (mine, all, lens) = unsafe {
-        let lens = root_lens(group, root, lens)?;
-        let mine = memory::send_buffer(mine, len)?;
-        (mine, memory::receive_buffer(all, total(lens))?, lens)
-    };
-    Ok(group.igatherv(node, root, mine, all, lens)?)
 }
 
 /// Distributes the blocks at `all` of member `root`, of `len` bytes each, to `mine` of the members;
@@ -279,11 +216,9 @@ pub unsafe extern "C" fn portolan_scatter(
     len: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_scatter(node, group, root, all, mine, len)
-        })
-    }
+    let begin = |request| unsafe { portolan_iscatter(node, group, root, all, mine, len, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_scatter(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -301,32 +236,18 @@ pub unsafe extern "C" fn portolan_iscatter(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let total = len.saturating_mul(group.size() as usize);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_scatter(node, group, root, all, mine, len) }
+        let (all, mine) = unsafe {
+            (
+                memory::send_buffer(all, at_root(group, root, total))?,
+                memory::receive_buffer(mine, len)?,
+            )
+        };
+        Ok(group.iscatter(node, root, all, mine)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_scatter(
-    node: &mut Node,
-    group: &Group,
-    root: u32,
-    all: *const c_void,
-    mine: *mut c_void,
-    len: usize,
-) -> Result<Request, Failure> {
-    let total = len.saturating_mul(group.size() as usize);
-    // SAFETY: guaranteed by the caller.
-    let (all, mine) = unsafe {
-        (
-            memory::send_buffer(all, at_root(group, root, total))?,
-            memory::receive_buffer(mine, len)?,
-        )
-    };
-    Ok(group.iscatter(node, root, all, mine)?)
 }
 
 /// Distributes blocks like portolan_scatter(). Member `root` alone passes `all` and `lens`, the length
@@ -344,11 +265,10 @@ pub unsafe extern "C" fn portolan_scatterv(
     len: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_scatterv(node, group, root, all, lens, mine, len)
-        })
-    }
+    let begin =
+        |request| unsafe { portolan_iscatterv(node, group, root, all, lens, mine, len, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_scatterv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -369,30 +289,15 @@ pub unsafe extern "C" fn portolan_iscatterv(
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
         // SAFETY: guaranteed by the program.
-        unsafe { begin_scatterv(node, group, root, all, lens, mine, len) }
+        let (all, lens, mine) = unsafe {
+            let lens = root_lens(group, root, lens)?;
+            let all = memory::send_buffer(all, total(lens))?;
+            (all, lens, memory::receive_buffer(mine, len)?)
+        };
+        Ok(group.iscatterv(node, root, all, lens, mine)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_scatterv(
-    node: &mut Node,
-    group: &Group,
-    root: u32,
-    all: *const c_void,
-    lens: *const usize,
-    mine: *mut c_void,
-    len: usize,
-) -> Result<Request, Failure> {
-    // SAFETY: guaranteed by the caller.
-    let (all, lens, mine) = unsafe {
-        let lens = root_lens(group, root, lens)?;
-        let all = memory::send_buffer(all, total(lens))?;
-        (all, lens, memory::receive_buffer(mine, len)?)
-    };
-    Ok(group.iscatterv(node, root, all, lens, mine)?)
 }
 
 /// Sends each member its block of `len` bytes at `mine`, and receives the blocks of all members for
@@ -408,11 +313,9 @@ pub unsafe extern "C" fn portolan_alltoall(
     len: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_alltoall(node, group, mine, theirs, len)
-        })
-    }
+    let begin = |request| unsafe { portolan_ialltoall(node, group, mine, theirs, len, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_alltoall(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -429,31 +332,18 @@ pub unsafe extern "C" fn portolan_ialltoall(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let total = len.saturating_mul(group.size() as usize);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_alltoall(node, group, mine, theirs, len) }
+        let (mine, theirs) = unsafe {
+            (
+                memory::send_buffer(mine, total)?,
+                memory::receive_buffer(theirs, total)?,
+            )
+        };
+        Ok(group.ialltoall(node, mine, theirs)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_alltoall(
-    node: &mut Node,
-    group: &Group,
-    mine: *const c_void,
-    theirs: *mut c_void,
-    len: usize,
-) -> Result<Request, Failure> {
-    let total = len.saturating_mul(group.size() as usize);
-    // SAFETY: guaranteed by the caller.
-    let (mine, theirs) = unsafe {
-        (
-            memory::send_buffer(mine, total)?,
-            memory::receive_buffer(theirs, total)?,
-        )
-    };
-    Ok(group.ialltoall(node, mine, theirs)?)
 }
 
 /// Exchanges blocks like portolan_alltoall(). `lens` has the length in bytes of the block for each
@@ -470,11 +360,11 @@ pub unsafe extern "C" fn portolan_alltoallv(
     their_lens: *const usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_alltoallv(node, group, mine, lens, theirs, their_lens)
-        })
-    }
+    let begin = |request| unsafe {
+        portolan_ialltoallv(node, group, mine, lens, theirs, their_lens, request)
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_alltoallv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -493,35 +383,21 @@ pub unsafe extern "C" fn portolan_ialltoallv(
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
         // SAFETY: guaranteed by the program.
-        unsafe { begin_alltoallv(node, group, mine, lens, theirs, their_lens) }
+        let (lens, their_lens) = unsafe {
+            (
+                lens_of("lens", lens, group)?,
+                lens_of("their_lens", their_lens, group)?,
+            )
+        };
+        // SAFETY: as above.
+        let (mine, theirs) = unsafe {
+            (
+                memory::send_buffer(mine, total(lens))?,
+                memory::receive_buffer(theirs, total(their_lens))?,
+            )
+        };
+        Ok(group.ialltoallv(node, mine, lens, theirs, their_lens)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_alltoallv(
-    node: &mut Node,
-    group: &Group,
-    mine: *const c_void,
-    lens: *const usize,
-    theirs: *mut c_void,
-    their_lens: *const usize,
-) -> Result<Request, Failure> {
-    // SAFETY: guaranteed by the caller.
-    let (lens, their_lens) = unsafe {
-        (
-            lens_of("lens", lens, group)?,
-            lens_of("their_lens", their_lens, group)?,
-        )
-    };
-    // SAFETY: as above.
-    let (mine, theirs) = unsafe {
-        (
-            memory::send_buffer(mine, total(lens))?,
-            memory::receive_buffer(theirs, total(their_lens))?,
-        )
-    };
-    Ok(group.ialltoallv(node, mine, lens, theirs, their_lens)?)
 }

@@ -5,9 +5,11 @@ use crate::failure::{Failure, guard};
 use crate::group::{Receiver, Reduction, operation_of, portolan_group_t, with_group};
 use crate::handle::{Joined, portolan_node_t};
 use crate::memory;
+use crate::request::portolan_wait;
 use crate::types::portolan_request_t;
 use portolan::{Group, Node, Request};
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 /// Begins the operation of the group that `operation` starts, and stores its request for the
 /// program.
@@ -33,22 +35,20 @@ pub(crate) unsafe fn begin(
     unsafe { with_group(node, group, work) }
 }
 
-/// Performs the operation of the group that `operation` starts.
+/// Begins an operation by `begin`, which stores its request, and waits until it has ended.
 ///
 /// # Safety
-/// As [`with_group`].
+/// As [`portolan_wait`].
 pub(crate) unsafe fn complete(
     node: *mut portolan_node_t,
-    group: *const portolan_group_t,
-    operation: impl FnOnce(&mut Node, &Group) -> Result<Request, Failure>,
+    begin: impl FnOnce(*mut portolan_request_t) -> c_int,
 ) -> c_int {
-    let work = |joined: &mut Joined, group: &Group| {
-        let request = operation(&mut joined.node, group)?;
-        joined.node.wait(request)?;
-        Ok(crate::code::PORTOLAN_OK)
-    };
-    // SAFETY: guaranteed by the caller.
-    unsafe { with_group(node, group, work) }
+    let mut request = 0;
+    match begin(&mut request) {
+        // SAFETY: guaranteed by the caller.
+        crate::code::PORTOLAN_OK => unsafe { portolan_wait(node, request, ptr::null_mut()) },
+        failed => failed,
+    }
 }
 
 /// Returns the lengths of the members' blocks.

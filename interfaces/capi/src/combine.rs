@@ -7,7 +7,7 @@ use crate::group::{element_len_of, operator_of, portolan_group_t};
 use crate::handle::portolan_node_t;
 use crate::memory;
 use crate::types::portolan_request_t;
-use portolan::{Group, Node, Operator, Request};
+use portolan::{Group, Node, Operator};
 use std::ffi::{c_int, c_void};
 
 /// Combines `count` elements of lower members with those of upper members, which it replaces by the
@@ -60,11 +60,11 @@ pub unsafe extern "C" fn portolan_reduce_scatter(
     count: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_reduce_scatter(node, group, operation, r#type, values, own, count)
-        })
-    }
+    let begin = |request| unsafe {
+        portolan_ireduce_scatter(node, group, operation, r#type, values, own, count, request)
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_reduce_scatter(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -84,35 +84,20 @@ pub unsafe extern "C" fn portolan_ireduce_scatter(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let operator = operator_of(operation, r#type)?;
+        let len = count.saturating_mul(element_len_of(r#type)?);
+        let total = len.saturating_mul(group.size() as usize);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_reduce_scatter(node, group, operation, r#type, values, own, count) }
+        let (values, own) = unsafe {
+            (
+                memory::send_buffer(values, total)?,
+                memory::receive_buffer(own, len)?,
+            )
+        };
+        Ok(group.ireduce_scatter(node, operator, values, own)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_reduce_scatter(
-    node: &mut Node,
-    group: &Group,
-    operation: c_int,
-    r#type: c_int,
-    values: *const c_void,
-    own: *mut c_void,
-    count: usize,
-) -> Result<Request, Failure> {
-    let operator = operator_of(operation, r#type)?;
-    let len = count.saturating_mul(element_len_of(r#type)?);
-    let total = len.saturating_mul(group.size() as usize);
-    // SAFETY: guaranteed by the caller.
-    let (values, own) = unsafe {
-        (
-            memory::send_buffer(values, total)?,
-            memory::receive_buffer(own, len)?,
-        )
-    };
-    Ok(group.ireduce_scatter(node, operator, values, own)?)
 }
 
 /// Combines values like portolan_reduce_scatter(), and gives each member as many as `counts` has for
@@ -130,11 +115,11 @@ pub unsafe extern "C" fn portolan_reduce_scatterv(
     counts: *const usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_reduce_scatterv(node, group, operation, r#type, values, own, counts)
-        })
-    }
+    let begin = |request| unsafe {
+        portolan_ireduce_scatterv(node, group, operation, r#type, values, own, counts, request)
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_reduce_scatterv(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -154,39 +139,24 @@ pub unsafe extern "C" fn portolan_ireduce_scatterv(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let operator = operator_of(operation, r#type)?;
+        let element_len = element_len_of(r#type)?;
         // SAFETY: guaranteed by the program.
-        unsafe { begin_reduce_scatterv(node, group, operation, r#type, values, own, counts) }
+        let counts = unsafe { lens_of("counts", counts, group)? };
+        let bytes = |count: &usize| count.saturating_mul(element_len);
+        let lens: Vec<usize> = counts.iter().map(bytes).collect();
+        let own_len = lens[group.rank() as usize];
+        // SAFETY: guaranteed by the program.
+        let (values, own) = unsafe {
+            (
+                memory::send_buffer(values, total(&lens))?,
+                memory::receive_buffer(own, own_len)?,
+            )
+        };
+        Ok(group.ireduce_scatterv(node, operator, values, own, &lens)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_reduce_scatterv(
-    node: &mut Node,
-    group: &Group,
-    operation: c_int,
-    r#type: c_int,
-    values: *const c_void,
-    own: *mut c_void,
-    counts: *const usize,
-) -> Result<Request, Failure> {
-    let operator = operator_of(operation, r#type)?;
-    let element_len = element_len_of(r#type)?;
-    // SAFETY: guaranteed by the caller.
-    let counts = unsafe { lens_of("counts", counts, group)? };
-    let bytes = |count: &usize| count.saturating_mul(element_len);
-    let lens: Vec<usize> = counts.iter().map(bytes).collect();
-    let own_len = lens[group.rank() as usize];
-    // SAFETY: guaranteed by the caller.
-    let (values, own) = unsafe {
-        (
-            memory::send_buffer(values, total(&lens))?,
-            memory::receive_buffer(own, own_len)?,
-        )
-    };
-    Ok(group.ireduce_scatterv(node, operator, values, own, &lens)?)
 }
 
 /// Combines `count` values of this member and of all before it, element by element, in place.
@@ -202,11 +172,10 @@ pub unsafe extern "C" fn portolan_scan(
     count: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_scan(node, group, operation, r#type, values, count)
-        })
-    }
+    let begin =
+        |request| unsafe { portolan_iscan(node, group, operation, r#type, values, count, request) };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_scan(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -224,28 +193,14 @@ pub unsafe extern "C" fn portolan_iscan(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let operator = operator_of(operation, r#type)?;
+        let len = count.saturating_mul(element_len_of(r#type)?);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_scan(node, group, operation, r#type, values, count) }
+        let values = unsafe { memory::receive_buffer(values, len)? };
+        Ok(group.iscan(node, operator, values)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_scan(
-    node: &mut Node,
-    group: &Group,
-    operation: c_int,
-    r#type: c_int,
-    values: *mut c_void,
-    count: usize,
-) -> Result<Request, Failure> {
-    let operator = operator_of(operation, r#type)?;
-    let len = count.saturating_mul(element_len_of(r#type)?);
-    // SAFETY: guaranteed by the caller.
-    let values = unsafe { memory::receive_buffer(values, len)? };
-    Ok(group.iscan(node, operator, values)?)
 }
 
 /// Combines `count` elements of `element_len` bytes of all members like portolan_allreduce(), by a
@@ -263,11 +218,20 @@ pub unsafe extern "C" fn portolan_allreduce_by(
     count: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_allreduce_by(node, group, function, user, element_len, values, count)
-        })
-    }
+    let begin = |request| unsafe {
+        portolan_iallreduce_by(
+            node,
+            group,
+            function,
+            user,
+            element_len,
+            values,
+            count,
+            request,
+        )
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_allreduce_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -287,29 +251,14 @@ pub unsafe extern "C" fn portolan_iallreduce_by(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let operator = function_of(function, user, element_len)?;
+        let len = count.saturating_mul(element_len);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_allreduce_by(node, group, function, user, element_len, values, count) }
+        let values = unsafe { memory::receive_buffer(values, len)? };
+        Ok(group.iallreduce_by(node, operator, values)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_allreduce_by(
-    node: &mut Node,
-    group: &Group,
-    function: portolan_combine_t,
-    user: *mut c_void,
-    element_len: usize,
-    values: *mut c_void,
-    count: usize,
-) -> Result<Request, Failure> {
-    let operator = function_of(function, user, element_len)?;
-    let len = count.saturating_mul(element_len);
-    // SAFETY: guaranteed by the caller.
-    let values = unsafe { memory::receive_buffer(values, len)? };
-    Ok(group.iallreduce_by(node, operator, values)?)
 }
 
 /// Combines elements like portolan_allreduce_by(), for member `root` only.
@@ -328,20 +277,21 @@ pub unsafe extern "C" fn portolan_reduce_by(
     count: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_reduce_by(
-                node,
-                group,
-                root,
-                function,
-                user,
-                element_len,
-                values,
-                count,
-            )
-        })
-    }
+    let begin = |request| unsafe {
+        portolan_ireduce_by(
+            node,
+            group,
+            root,
+            function,
+            user,
+            element_len,
+            values,
+            count,
+            request,
+        )
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_reduce_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -362,42 +312,14 @@ pub unsafe extern "C" fn portolan_ireduce_by(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let operator = function_of(function, user, element_len)?;
+        let len = count.saturating_mul(element_len);
         // SAFETY: guaranteed by the program.
-        unsafe {
-            begin_reduce_by(
-                node,
-                group,
-                root,
-                function,
-                user,
-                element_len,
-                values,
-                count,
-            )
-        }
+        let values = unsafe { memory::receive_buffer(values, len)? };
+        Ok(group.ireduce_by(node, root, operator, values)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-#[allow(clippy::too_many_arguments, reason = "an interface of C")]
-unsafe fn begin_reduce_by(
-    node: &mut Node,
-    group: &Group,
-    root: u32,
-    function: portolan_combine_t,
-    user: *mut c_void,
-    element_len: usize,
-    values: *mut c_void,
-    count: usize,
-) -> Result<Request, Failure> {
-    let operator = function_of(function, user, element_len)?;
-    let len = count.saturating_mul(element_len);
-    // SAFETY: guaranteed by the caller.
-    let values = unsafe { memory::receive_buffer(values, len)? };
-    Ok(group.ireduce_by(node, root, operator, values)?)
 }
 
 /// Combines elements like portolan_allreduce_by(), and stores an equal part of the result, `count`
@@ -417,11 +339,21 @@ pub unsafe extern "C" fn portolan_reduce_scatter_by(
     count: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_reduce_scatter_by(node, group, function, user, element_len, values, own, count)
-        })
-    }
+    let begin = |request| unsafe {
+        portolan_ireduce_scatter_by(
+            node,
+            group,
+            function,
+            user,
+            element_len,
+            values,
+            own,
+            count,
+            request,
+        )
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_reduce_scatter_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -442,39 +374,20 @@ pub unsafe extern "C" fn portolan_ireduce_scatter_by(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let operator = function_of(function, user, element_len)?;
+        let len = count.saturating_mul(element_len);
+        let total = len.saturating_mul(group.size() as usize);
         // SAFETY: guaranteed by the program.
-        unsafe {
-            begin_reduce_scatter_by(node, group, function, user, element_len, values, own, count)
-        }
+        let (values, own) = unsafe {
+            (
+                memory::send_buffer(values, total)?,
+                memory::receive_buffer(own, len)?,
+            )
+        };
+        Ok(group.ireduce_scatter(node, operator, values, own)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-#[allow(clippy::too_many_arguments, reason = "an interface of C")]
-unsafe fn begin_reduce_scatter_by(
-    node: &mut Node,
-    group: &Group,
-    function: portolan_combine_t,
-    user: *mut c_void,
-    element_len: usize,
-    values: *const c_void,
-    own: *mut c_void,
-    count: usize,
-) -> Result<Request, Failure> {
-    let operator = function_of(function, user, element_len)?;
-    let len = count.saturating_mul(element_len);
-    let total = len.saturating_mul(group.size() as usize);
-    // SAFETY: guaranteed by the caller.
-    let (values, own) = unsafe {
-        (
-            memory::send_buffer(values, total)?,
-            memory::receive_buffer(own, len)?,
-        )
-    };
-    Ok(group.ireduce_scatter(node, operator, values, own)?)
 }
 
 /// Combines elements of this member and of all before it, by a function like
@@ -492,11 +405,20 @@ pub unsafe extern "C" fn portolan_scan_by(
     count: usize,
 ) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe {
-        complete(node, group, |node, group| {
-            begin_scan_by(node, group, function, user, element_len, values, count)
-        })
-    }
+    let begin = |request| unsafe {
+        portolan_iscan_by(
+            node,
+            group,
+            function,
+            user,
+            element_len,
+            values,
+            count,
+            request,
+        )
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
 }
 
 /// Begins portolan_scan_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
@@ -516,27 +438,12 @@ pub unsafe extern "C" fn portolan_iscan_by(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
+        let operator = function_of(function, user, element_len)?;
+        let len = count.saturating_mul(element_len);
         // SAFETY: guaranteed by the program.
-        unsafe { begin_scan_by(node, group, function, user, element_len, values, count) }
+        let values = unsafe { memory::receive_buffer(values, len)? };
+        Ok(group.iscan(node, operator, values)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
-}
-
-/// # Safety
-/// The program guarantees that the memory stays valid until the operation has ended.
-unsafe fn begin_scan_by(
-    node: &mut Node,
-    group: &Group,
-    function: portolan_combine_t,
-    user: *mut c_void,
-    element_len: usize,
-    values: *mut c_void,
-    count: usize,
-) -> Result<Request, Failure> {
-    let operator = function_of(function, user, element_len)?;
-    let len = count.saturating_mul(element_len);
-    // SAFETY: guaranteed by the caller.
-    let values = unsafe { memory::receive_buffer(values, len)? };
-    Ok(group.iscan(node, operator, values)?)
 }
