@@ -31,11 +31,28 @@ impl Group {
     pub(crate) fn library(&self) -> &portolan::Group {
         &self.group
     }
+}
 
+/// A class with collective operations.
+trait Scoped {
+    fn scope(&self) -> Scope<'_>;
+}
+
+impl Scoped for Group {
     fn scope(&self) -> Scope<'_> {
         Scope {
             shared: self.node.get().shared(),
             group: &self.group,
+        }
+    }
+}
+
+/// The group of all processes.
+impl Scoped for Node {
+    fn scope(&self) -> Scope<'_> {
+        Scope {
+            shared: self.shared(),
+            group: self.everybody(),
         }
     }
 }
@@ -296,18 +313,6 @@ fn combine_by(
     Ok(())
 }
 
-/// Returns the group of all processes, for operations.
-fn whole_job(node: &Node) -> Scope<'_> {
-    Scope {
-        shared: node.shared(),
-        group: node.everybody(),
-    }
-}
-
-fn finish(py: Python<'_>, request: PyResult<Request>) -> PyResult<()> {
-    request?.finish(py, None).map(drop)
-}
-
 #[pymethods]
 impl Group {
     /// Index of this process in the group.
@@ -343,369 +348,129 @@ impl Group {
     }
 }
 
-/// Defines the collective operations of a class.
-macro_rules! collectives {
-    ($class:ty, $self:ident => $scope:expr) => {
+/// Defines the blocking and the non-blocking form of operations of a class.
+macro_rules! operations {
+    ($class:ty: $(
+        $(#[$doc:meta])*
+        $name:ident, $nonblocking:ident($($signature:tt)*) [$($parameter:tt)*]
+            => $method:ident($($argument:expr),*);
+    )*) => {
         #[pymethods]
         impl $class {
-            /// Waits until every member has called this.
-            fn barrier(&$self, py: Python<'_>) -> PyResult<()> {
-                finish(py, $scope.barrier(py))
-            }
+            $(
+                $(#[$doc])*
+                #[pyo3(signature = ($($signature)*))]
+                fn $name(&self, py: Python<'_>, $($parameter)*) -> PyResult<()> {
+                    let request = self.scope().$method(py $(, $argument)*)?;
+                    request.finish(py, None).map(drop)
+                }
 
-            /// Starts a barrier without waiting.
-            fn ibarrier(&$self, py: Python<'_>) -> PyResult<Request> {
-                $scope.barrier(py)
-            }
+                #[doc = concat!("Starts `", stringify!($name), "` without waiting.")]
+                #[pyo3(signature = ($($signature)*))]
+                fn $nonblocking(&self, py: Python<'_>, $($parameter)*) -> PyResult<Request> {
+                    self.scope().$method(py $(, $argument)*)
+                }
+            )*
+        }
+    };
+}
+
+/// Defines the collective operations of a class.
+macro_rules! collectives {
+    ($class:ty) => {
+        operations! { $class:
+            /// Waits until every member has called this.
+            barrier, ibarrier()
+                []
+                => barrier();
 
             /// Copies `buffer` of member `root` to those of all other members.
-            #[pyo3(signature = (buffer, root = 0))]
-            fn broadcast(
-                &$self,
-                py: Python<'_>,
-                buffer: &Bound<'_, PyAny>,
-                root: u32,
-            ) -> PyResult<()> {
-                finish(py, $scope.broadcast(py, buffer, root))
-            }
-
-            /// Starts a broadcast without waiting.
-            #[pyo3(signature = (buffer, root = 0))]
-            fn ibroadcast(
-                &$self,
-                py: Python<'_>,
-                buffer: &Bound<'_, PyAny>,
-                root: u32,
-            ) -> PyResult<Request> {
-                $scope.broadcast(py, buffer, root)
-            }
+            broadcast, ibroadcast(buffer, root = 0)
+                [buffer: &Bound<'_, PyAny>, root: u32]
+                => broadcast(buffer, root);
 
             /// Combines the `values` of all members, element by element. Every member gets the
             /// result in place. `op` is 'sum', 'product', 'min', 'max', or a function of two
             /// memoryviews, the values of lower and of upper members, that returns their result.
-            #[pyo3(signature = (values, op = None))]
-            fn allreduce(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<()> {
-                finish(py, $scope.allreduce(py, values, op))
-            }
-
-            /// Starts a reduction like `allreduce` without waiting.
-            #[pyo3(signature = (values, op = None))]
-            fn iallreduce(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<Request> {
-                $scope.allreduce(py, values, op)
-            }
+            allreduce, iallreduce(values, op = None)
+                [values: &Bound<'_, PyAny>, op: Option<&Bound<'_, PyAny>>]
+                => allreduce(values, op);
 
             /// Combines the `values` of all members at member `root`, in place. At the others they
             /// are partial results afterwards.
-            #[pyo3(signature = (values, op = None, root = 0))]
-            fn reduce(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-                root: u32,
-            ) -> PyResult<()> {
-                finish(py, $scope.reduce(py, values, op, root))
-            }
+            reduce, ireduce(values, op = None, root = 0)
+                [values: &Bound<'_, PyAny>, op: Option<&Bound<'_, PyAny>>, root: u32]
+                => reduce(values, op, root);
 
-            /// Starts a reduction like `reduce` without waiting.
-            #[pyo3(signature = (values, op = None, root = 0))]
-            fn ireduce(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-                root: u32,
-            ) -> PyResult<Request> {
-                $scope.reduce(py, values, op, root)
-            }
-        }
-    };
-}
-
-/// Defines the operations that move or combine blocks.
-macro_rules! block_collectives {
-    ($class:ty, $self:ident => $scope:expr) => {
-        #[pymethods]
-        impl $class {            /// Collects the blocks `mine` of all members, of equal lengths, in `all` of every member.
-            #[pyo3(signature = (mine, all))]
-            fn allgather(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: &Bound<'_, PyAny>,
-            ) -> PyResult<()> {
-                finish(py, $scope.allgather(py, (mine, all), None))
-            }
-
-            /// Starts `allgather` without waiting.
-            #[pyo3(signature = (mine, all))]
-            fn iallgather(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: &Bound<'_, PyAny>,
-            ) -> PyResult<Request> {
-                $scope.allgather(py, (mine, all), None)
-            }
+            /// Collects the blocks `mine` of all members, of equal lengths, in `all` of every member.
+            allgather, iallgather(mine, all)
+                [mine: &Bound<'_, PyAny>, all: &Bound<'_, PyAny>]
+                => allgather((mine, all), None);
 
             /// Collects blocks like `allgather`; `counts` has the numbers of elements.
-            #[pyo3(signature = (mine, all, counts))]
-            fn allgatherv(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: &Bound<'_, PyAny>,
-                counts: Vec<usize>,
-            ) -> PyResult<()> {
-                finish(py, $scope.allgather(py, (mine, all), Some(&counts)))
-            }
-
-            /// Starts `allgatherv` without waiting.
-            #[pyo3(signature = (mine, all, counts))]
-            fn iallgatherv(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: &Bound<'_, PyAny>,
-                counts: Vec<usize>,
-            ) -> PyResult<Request> {
-                $scope.allgather(py, (mine, all), Some(&counts))
-            }
+            allgatherv, iallgatherv(mine, all, counts)
+                [mine: &Bound<'_, PyAny>, all: &Bound<'_, PyAny>, counts: Vec<usize>]
+                => allgather((mine, all), Some(&counts));
 
             /// Collects the blocks `mine` of all members, of equal lengths, in `all` of member `root`.
-            #[pyo3(signature = (mine, all = None, root = 0))]
-            fn gather(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: Option<&Bound<'_, PyAny>>,
-                root: u32,
-            ) -> PyResult<()> {
-                finish(py, $scope.gather(py, (mine, all), None, root))
-            }
-
-            /// Starts `gather` without waiting.
-            #[pyo3(signature = (mine, all = None, root = 0))]
-            fn igather(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: Option<&Bound<'_, PyAny>>,
-                root: u32,
-            ) -> PyResult<Request> {
-                $scope.gather(py, (mine, all), None, root)
-            }
+            gather, igather(mine, all = None, root = 0)
+                [mine: &Bound<'_, PyAny>, all: Option<&Bound<'_, PyAny>>, root: u32]
+                => gather((mine, all), None, root);
 
             /// Collects blocks like `gather`; member `root` passes the numbers of elements in `counts`.
-            #[pyo3(signature = (mine, all = None, counts = None, root = 0))]
-            fn gatherv(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: Option<&Bound<'_, PyAny>>,
-                counts: Option<Vec<usize>>,
-                root: u32,
-            ) -> PyResult<()> {
-                finish(py, $scope.gather(py, (mine, all), Some(counts.as_deref()), root))
-            }
-
-            /// Starts `gatherv` without waiting.
-            #[pyo3(signature = (mine, all = None, counts = None, root = 0))]
-            fn igatherv(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                all: Option<&Bound<'_, PyAny>>,
-                counts: Option<Vec<usize>>,
-                root: u32,
-            ) -> PyResult<Request> {
-                $scope.gather(py, (mine, all), Some(counts.as_deref()), root)
-            }
+            gatherv, igatherv(mine, all = None, counts = None, root = 0)
+                [mine: &Bound<'_, PyAny>,
+                 all: Option<&Bound<'_, PyAny>>,
+                 counts: Option<Vec<usize>>,
+                 root: u32]
+                => gather((mine, all), Some(counts.as_deref()), root);
 
             /// Distributes the blocks `all` of member `root`, of equal lengths, to `mine` of the members.
-            #[pyo3(signature = (all, mine, root = 0))]
-            fn scatter(
-                &$self,
-                py: Python<'_>,
-                all: Option<&Bound<'_, PyAny>>,
-                mine: &Bound<'_, PyAny>,
-                root: u32,
-            ) -> PyResult<()> {
-                finish(py, $scope.scatter(py, (all, mine), None, root))
-            }
-
-            /// Starts `scatter` without waiting.
-            #[pyo3(signature = (all, mine, root = 0))]
-            fn iscatter(
-                &$self,
-                py: Python<'_>,
-                all: Option<&Bound<'_, PyAny>>,
-                mine: &Bound<'_, PyAny>,
-                root: u32,
-            ) -> PyResult<Request> {
-                $scope.scatter(py, (all, mine), None, root)
-            }
+            scatter, iscatter(all, mine, root = 0)
+                [all: Option<&Bound<'_, PyAny>>, mine: &Bound<'_, PyAny>, root: u32]
+                => scatter((all, mine), None, root);
 
             /// Distributes blocks like `scatter`; member `root` passes the numbers of elements in `counts`.
-            #[pyo3(signature = (all, counts, mine, root = 0))]
-            fn scatterv(
-                &$self,
-                py: Python<'_>,
-                all: Option<&Bound<'_, PyAny>>,
-                counts: Option<Vec<usize>>,
-                mine: &Bound<'_, PyAny>,
-                root: u32,
-            ) -> PyResult<()> {
-                finish(py, $scope.scatter(py, (all, mine), Some(counts.as_deref()), root))
-            }
-
-            /// Starts `scatterv` without waiting.
-            #[pyo3(signature = (all, counts, mine, root = 0))]
-            fn iscatterv(
-                &$self,
-                py: Python<'_>,
-                all: Option<&Bound<'_, PyAny>>,
-                counts: Option<Vec<usize>>,
-                mine: &Bound<'_, PyAny>,
-                root: u32,
-            ) -> PyResult<Request> {
-                $scope.scatter(py, (all, mine), Some(counts.as_deref()), root)
-            }
+            scatterv, iscatterv(all, counts, mine, root = 0)
+                [all: Option<&Bound<'_, PyAny>>,
+                 counts: Option<Vec<usize>>,
+                 mine: &Bound<'_, PyAny>,
+                 root: u32]
+                => scatter((all, mine), Some(counts.as_deref()), root);
 
             /// Sends each member its block of `mine`, and receives those for this member in `theirs`.
-            #[pyo3(signature = (mine, theirs))]
-            fn alltoall(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                theirs: &Bound<'_, PyAny>,
-            ) -> PyResult<()> {
-                finish(py, $scope.alltoall(py, (mine, theirs), None))
-            }
-
-            /// Starts `alltoall` without waiting.
-            #[pyo3(signature = (mine, theirs))]
-            fn ialltoall(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                theirs: &Bound<'_, PyAny>,
-            ) -> PyResult<Request> {
-                $scope.alltoall(py, (mine, theirs), None)
-            }
+            alltoall, ialltoall(mine, theirs)
+                [mine: &Bound<'_, PyAny>, theirs: &Bound<'_, PyAny>]
+                => alltoall((mine, theirs), None);
 
             /// Exchanges blocks like `alltoall`, of `counts` and `their_counts` elements.
-            #[pyo3(signature = (mine, counts, theirs, their_counts))]
-            fn alltoallv(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                counts: Vec<usize>,
-                theirs: &Bound<'_, PyAny>,
-                their_counts: Vec<usize>,
-            ) -> PyResult<()> {
-                finish(py, $scope.alltoall(py, (mine, theirs), Some((&counts, &their_counts))))
-            }
-
-            /// Starts `alltoallv` without waiting.
-            #[pyo3(signature = (mine, counts, theirs, their_counts))]
-            fn ialltoallv(
-                &$self,
-                py: Python<'_>,
-                mine: &Bound<'_, PyAny>,
-                counts: Vec<usize>,
-                theirs: &Bound<'_, PyAny>,
-                their_counts: Vec<usize>,
-            ) -> PyResult<Request> {
-                $scope.alltoall(py, (mine, theirs), Some((&counts, &their_counts)))
-            }
+            alltoallv, ialltoallv(mine, counts, theirs, their_counts)
+                [mine: &Bound<'_, PyAny>,
+                 counts: Vec<usize>,
+                 theirs: &Bound<'_, PyAny>,
+                 their_counts: Vec<usize>]
+                => alltoall((mine, theirs), Some((&counts, &their_counts)));
 
             /// Combines the `values` of all members; each gets an equal part of the result in `own`.
-            #[pyo3(signature = (values, own, op = None))]
-            fn reduce_scatter(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                own: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<()> {
-                finish(py, $scope.reduce_scatter(py, (values, own), None, op))
-            }
-
-            /// Starts `reduce_scatter` without waiting.
-            #[pyo3(signature = (values, own, op = None))]
-            fn ireduce_scatter(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                own: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<Request> {
-                $scope.reduce_scatter(py, (values, own), None, op)
-            }
+            reduce_scatter, ireduce_scatter(values, own, op = None)
+                [values: &Bound<'_, PyAny>, own: &Bound<'_, PyAny>, op: Option<&Bound<'_, PyAny>>]
+                => reduce_scatter((values, own), None, op);
 
             /// Combines values like `reduce_scatter`, in parts of `counts` elements.
-            #[pyo3(signature = (values, own, counts, op = None))]
-            fn reduce_scatterv(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                own: &Bound<'_, PyAny>,
-                counts: Vec<usize>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<()> {
-                finish(py, $scope.reduce_scatter(py, (values, own), Some(&counts), op))
-            }
-
-            /// Starts `reduce_scatterv` without waiting.
-            #[pyo3(signature = (values, own, counts, op = None))]
-            fn ireduce_scatterv(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                own: &Bound<'_, PyAny>,
-                counts: Vec<usize>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<Request> {
-                $scope.reduce_scatter(py, (values, own), Some(&counts), op)
-            }
+            reduce_scatterv, ireduce_scatterv(values, own, counts, op = None)
+                [values: &Bound<'_, PyAny>,
+                 own: &Bound<'_, PyAny>,
+                 counts: Vec<usize>,
+                 op: Option<&Bound<'_, PyAny>>]
+                => reduce_scatter((values, own), Some(&counts), op);
 
             /// Combines the `values` of this member and all before it, in place.
-            #[pyo3(signature = (values, op = None))]
-            fn scan(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<()> {
-                finish(py, $scope.scan(py, values, op))
-            }
-
-            /// Starts `scan` without waiting.
-            #[pyo3(signature = (values, op = None))]
-            fn iscan(
-                &$self,
-                py: Python<'_>,
-                values: &Bound<'_, PyAny>,
-                op: Option<&Bound<'_, PyAny>>,
-            ) -> PyResult<Request> {
-                $scope.scan(py, values, op)
-            }
+            scan, iscan(values, op = None)
+                [values: &Bound<'_, PyAny>, op: Option<&Bound<'_, PyAny>>]
+                => scan(values, op);
         }
     };
 }
 
-collectives!(Group, self => self.scope());
-collectives!(Node, self => whole_job(self));
-block_collectives!(Group, self => self.scope());
-block_collectives!(Node, self => whole_job(self));
+collectives!(Group);
+collectives!(Node);

@@ -90,28 +90,6 @@ impl Window {
         let rank = self.group.ranks()[member as usize];
         Ok(RemoteTarget::new(rank, *key, offset))
     }
-
-    fn begin_put(
-        &self,
-        py: Python<'_>,
-        member: u32,
-        index: u64,
-        data: &Bound<'_, PyAny>,
-    ) -> PyResult<Request> {
-        let (to, view) = (self.target(member, index)?, View::read(data)?);
-        Request::begin(&self.shared, py, |node| node.iput(to, view.into_source()))
-    }
-
-    fn begin_get(
-        &self,
-        py: Python<'_>,
-        member: u32,
-        index: u64,
-        buffer: &Bound<'_, PyAny>,
-    ) -> PyResult<Request> {
-        let (from, view) = (self.target(member, index)?, View::write(buffer)?);
-        Request::begin(&self.shared, py, |node| node.iget(from, view.into_place()))
-    }
 }
 
 fn not_a_number() -> PyErr {
@@ -144,7 +122,7 @@ impl Window {
         index: u64,
         data: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let request = self.begin_put(py, member, index, data)?;
+        let request = self.iput(py, member, index, data)?;
         request.finish(py, None).map(drop)
     }
 
@@ -156,7 +134,8 @@ impl Window {
         index: u64,
         data: &Bound<'_, PyAny>,
     ) -> PyResult<Request> {
-        self.begin_put(py, member, index, data)
+        let (to, view) = (self.target(member, index)?, View::read(data)?);
+        Request::begin(&self.shared, py, |node| node.iput(to, view.into_source()))
     }
 
     /// Gets elements from `index` of `member` on into `buffer`.
@@ -167,7 +146,7 @@ impl Window {
         index: u64,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let request = self.begin_get(py, member, index, buffer)?;
+        let request = self.iget(py, member, index, buffer)?;
         request.finish(py, None).map(drop)
     }
 
@@ -179,7 +158,8 @@ impl Window {
         index: u64,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Request> {
-        self.begin_get(py, member, index, buffer)
+        let (from, view) = (self.target(member, index)?, View::write(buffer)?);
+        Request::begin(&self.shared, py, |node| node.iget(from, view.into_place()))
     }
 
     /// Adds `value` to element `index` of `member`, and returns the previous number.
