@@ -5,11 +5,9 @@
 //! Every state that another process can observe lies between two frames. The frames of a short job
 //! therefore enumerate all points at which a death can matter.
 
+use crate::boxed::forward;
 use crate::cut::Run;
-use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,
-    TxFrame, WakeSet,
-};
+use crate::{Link, LinkCaps, PeerId, Receiver, RxFrame, TxError, TxFrame};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -123,17 +121,7 @@ impl<L: Link> Link for Die<L> {
         &self.caps
     }
 
-    fn local_addr(&self) -> LinkAddr {
-        self.inner.local_addr()
-    }
-
-    fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
-        self.inner.connect(peer, addr)
-    }
-
-    fn disconnect(&mut self, peer: PeerId) {
-        self.inner.disconnect(peer);
-    }
+    forward!(self => self.inner; local_addr, connect, disconnect, pull, poll_notice, arm, disarm);
 
     fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
         if self.direction == Direction::Sent {
@@ -154,30 +142,6 @@ impl<L: Link> Link for Die<L> {
 
     fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         self.receive(budget, &mut |frame| receiver.frame(frame))
-    }
-
-    fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
-        self.inner.pull(peer, remote_addr, dst)
-    }
-
-    fn offered(&self, peer: PeerId) -> Option<u64> {
-        self.inner.offered(peer)
-    }
-
-    fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
-        self.inner.help(peer, memory)
-    }
-
-    fn poll_notice(&mut self) -> Option<Notice> {
-        self.inner.poll_notice()
-    }
-
-    fn arm(&mut self, wake: &mut WakeSet) -> bool {
-        self.inner.arm(wake)
-    }
-
-    fn disarm(&mut self) {
-        self.inner.disarm();
     }
 }
 

@@ -14,10 +14,11 @@ mod spec;
 
 pub use spec::{FaultSpec, FaultSpecError, parse_time};
 
+use crate::boxed::forward;
 use crate::cut::Run;
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,
-    TxFrame, WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, Receiver, RxFrame, TxError, TxFrame,
+    WakeSet,
 };
 use plan::{Fate, Plan};
 use std::collections::{BTreeSet, VecDeque};
@@ -230,9 +231,7 @@ impl<L: Link> Link for Fault<L> {
         &self.caps
     }
 
-    fn local_addr(&self) -> LinkAddr {
-        self.inner.local_addr()
-    }
+    forward!(self => self.inner; local_addr, pull, disarm);
 
     fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         self.inner.connect(peer, addr)?;
@@ -275,18 +274,6 @@ impl<L: Link> Link for Fault<L> {
         self.inner.receive_placed(budget, receiver)
     }
 
-    fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
-        self.inner.pull(peer, remote_addr, dst)
-    }
-
-    fn offered(&self, peer: PeerId) -> Option<u64> {
-        self.inner.offered(peer)
-    }
-
-    fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
-        self.inner.help(peer, memory)
-    }
-
     fn poll_notice(&mut self) -> Option<Notice> {
         self.release_due();
         self.inner.poll_notice()
@@ -295,10 +282,6 @@ impl<L: Link> Link for Fault<L> {
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
         self.release_due();
         self.inner.arm(wake) && self.held.is_empty()
-    }
-
-    fn disarm(&mut self) {
-        self.inner.disarm();
     }
 }
 

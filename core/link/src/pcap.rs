@@ -10,12 +10,12 @@
 //! Slow; for debugging only. A write error ends the capture with a warning in the log and never
 //! stops the traffic.
 
+use crate::boxed::forward;
 use crate::cut::Run;
 use crate::ethernet::{ENDPOINT_ALL, Header, header};
 use crate::packet::BROADCAST;
 use crate::{
-    Body, Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, RxFrame, TxError,
-    TxFrame, WakeSet,
+    Body, Link, LinkAddr, LinkCaps, LinkError, PeerId, RxFrame, TxError, TxFrame, WakeSet,
 };
 use pcap_file::TsResolution;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -91,9 +91,7 @@ impl<L: Link> Link for Pcap<L> {
         &self.caps
     }
 
-    fn local_addr(&self) -> LinkAddr {
-        self.inner.local_addr()
-    }
+    forward!(self => self.inner; local_addr, pull, poll_notice, disarm);
 
     fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         self.inner.connect(peer, addr)?;
@@ -124,30 +122,10 @@ impl<L: Link> Link for Pcap<L> {
         })
     }
 
-    fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
-        self.inner.pull(peer, remote_addr, dst)
-    }
-
-    fn offered(&self, peer: PeerId) -> Option<u64> {
-        self.inner.offered(peer)
-    }
-
-    fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
-        self.inner.help(peer, memory)
-    }
-
-    fn poll_notice(&mut self) -> Option<Notice> {
-        self.inner.poll_notice()
-    }
-
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
         // The sleep may be long, and a user may be watching the file.
         self.capture.flush();
         self.inner.arm(wake)
-    }
-
-    fn disarm(&mut self) {
-        self.inner.disarm();
     }
 }
 
