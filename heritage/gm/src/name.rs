@@ -16,7 +16,6 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 const BOARD: [u8; 3] = [0x02, b'P', b'L'];
 
 impl Machine {
-    /// Returns the rank of a node.
     fn rank_of(&mut self, node: c_uint) -> Result<u32, Failure> {
         let nodes = self.world().size;
         match node.checked_sub(1) {
@@ -28,13 +27,7 @@ impl Machine {
     }
 
     fn name_of(&mut self, rank: u32) -> Result<String, Failure> {
-        let node = self.node()?;
-        let host = node.host_name(rank).unwrap_or_default();
-        let before = (0..rank).filter(|other| node.host_name(*other).as_deref() == Some(&*host));
-        Ok(match before.count() {
-            0 => host,
-            unit => format!("{host}:{unit}"),
-        })
+        Ok(portolan_ffi::name_of(self.node()?, rank))
     }
 
     fn find(&mut self, name: &str) -> Result<Option<u32>, Failure> {
@@ -51,17 +44,32 @@ impl Machine {
     }
 }
 
-/// Stores `value` at `at`.
+/// Runs a function that stores a value at `at`. `find` returns it.
 ///
 /// # Safety
 /// `at` must be null or valid for writes.
-unsafe fn put<T>(at: *mut T, value: T) -> Result<c_int, Failure> {
-    if at.is_null() {
-        return Err(Failure::null("the pointer for a result"));
-    }
-    // SAFETY: guaranteed by the caller, see `# Safety`.
-    unsafe { at.write(value) };
-    Ok(GM_SUCCESS)
+unsafe fn query<T>(
+    port: *mut gm_port,
+    at: *mut T,
+    find: impl FnOnce(&mut Machine) -> Result<T, Failure>,
+) -> gm_status_t {
+    guard(|| {
+        let (mut machine, _own) = enter(port)?;
+        let value = find(&mut machine)?;
+        if at.is_null() {
+            return Err(Failure::null("the pointer for a result"));
+        }
+        // SAFETY: not null; the rest is guaranteed by the caller.
+        unsafe { at.write(value) };
+        Ok(GM_SUCCESS)
+    })
+}
+
+/// Returns the number of a board.
+fn board_of(rank: u32) -> [u8; 6] {
+    let [_, a, b, c] = rank.to_be_bytes();
+    let [x, y, z] = BOARD;
+    [x, y, z, a, b, c]
 }
 
 /// Stores `text` at `name`, with a final zero.
@@ -88,12 +96,8 @@ unsafe fn put_name(name: *mut c_char, text: &str) -> Result<c_int, Failure> {
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_get_node_id(port: *mut gm_port, node_id: *mut c_uint) -> gm_status_t {
-    guard(|| {
-        let (mut machine, _own) = enter(port)?;
-        let rank = machine.node()?.rank();
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put(node_id, rank + 1) }
-    })
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe { query(port, node_id, |machine| Ok(machine.node()?.rank() + 1)) }
 }
 
 /// Stores the name of this process's node in `name`, which has GM_MAX_HOST_NAME_LEN bytes.
@@ -163,22 +167,20 @@ pub unsafe extern "C" fn gm_host_name_to_node_id_ex(
     name: *const c_char,
     node: *mut c_uint,
 ) -> gm_status_t {
-    guard(|| {
-        let (mut machine, _own) = enter(port)?;
+    let find = |machine: &mut Machine| {
         if name.is_null() {
             return Err(Failure::null("name"));
         }
         // SAFETY: the program passes a zero-terminated string.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        match machine.find(&name)? {
-            // SAFETY: the program passes valid arguments, as the function's documentation requires.
-            Some(rank) => unsafe { put(node, rank + 1) },
-            None => {
-                let text = format!("no node of this job has the name {name}");
-                Err(Failure::new(GM_NO_MATCH, text))
-            }
-        }
-    })
+        let found = machine.find(&name)?.map(|rank| rank + 1);
+        found.ok_or_else(|| {
+            let text = format!("no node of this job has the name {name}");
+            Failure::new(GM_NO_MATCH, text)
+        })
+    };
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe { query(port, node, find) }
 }
 
 /// Returns the number of the node with that name, or GM_NO_SUCH_NODE_ID.
@@ -195,21 +197,6 @@ pub unsafe extern "C" fn gm_host_name_to_node_id(
     }
 }
 
-/// Stores the number of a board at `id`.
-///
-/// # Safety
-/// `id` must be null or have 6 bytes.
-unsafe fn put_board(id: *mut c_char, rank: u32) -> Result<c_int, Failure> {
-    let [_, a, b, c] = rank.to_be_bytes();
-    // SAFETY: guaranteed by the caller, see `# Safety`.
-    unsafe {
-        put(
-            id.cast::<[u8; 6]>(),
-            [BOARD[0], BOARD[1], BOARD[2], a, b, c],
-        )
-    }
-}
-
 /// Stores the number of this process's board in `board_id`, which has 6 bytes.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
@@ -218,12 +205,12 @@ pub unsafe extern "C" fn gm_get_unique_board_id(
     port: *mut gm_port,
     board_id: *mut c_char,
 ) -> gm_status_t {
-    guard(|| {
-        let (mut machine, _own) = enter(port)?;
-        let rank = machine.node()?.rank();
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put_board(board_id, rank) }
-    })
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe {
+        query(port, board_id.cast(), |machine| {
+            Ok(board_of(machine.node()?.rank()))
+        })
+    }
 }
 
 /// Stores the number of the board of the job's first node in `board_id`, which has 6 bytes. That
@@ -235,11 +222,8 @@ pub unsafe extern "C" fn gm_get_mapper_unique_id(
     port: *mut gm_port,
     board_id: *mut c_char,
 ) -> gm_status_t {
-    guard(|| {
-        let (_machine, _own) = enter(port)?;
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put_board(board_id, 0) }
-    })
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe { query(port, board_id.cast(), |_machine| Ok(board_of(0))) }
 }
 
 /// Stores the number of a node's board in `board_id`, which has 6 bytes.
@@ -251,12 +235,12 @@ pub unsafe extern "C" fn gm_node_id_to_unique_id(
     node: c_uint,
     board_id: *mut c_char,
 ) -> gm_status_t {
-    guard(|| {
-        let (mut machine, _own) = enter(port)?;
-        let rank = machine.rank_of(node)?;
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put_board(board_id, rank) }
-    })
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe {
+        query(port, board_id.cast(), |machine| {
+            Ok(board_of(machine.rank_of(node)?))
+        })
+    }
 }
 
 /// Stores the number of the node with that board in `node`.
@@ -268,8 +252,7 @@ pub unsafe extern "C" fn gm_unique_id_to_node_id(
     board_id: *const c_char,
     node: *mut c_uint,
 ) -> gm_status_t {
-    guard(|| {
-        let (machine, _own) = enter(port)?;
+    let find = |machine: &mut Machine| {
         if board_id.is_null() {
             return Err(Failure::null("board_id"));
         }
@@ -277,14 +260,13 @@ pub unsafe extern "C" fn gm_unique_id_to_node_id(
         let [x, y, z, a, b, c] = unsafe { board_id.cast::<[u8; 6]>().read() };
         let rank = u32::from_be_bytes([0, a, b, c]);
         if [x, y, z] != BOARD || rank >= machine.world().size {
-            return Err(Failure::new(
-                GM_NO_MATCH,
-                "no node of this job has this board",
-            ));
+            let text = "no node of this job has this board";
+            return Err(Failure::new(GM_NO_MATCH, text));
         }
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put(node, rank + 1) }
-    })
+        Ok(rank + 1)
+    };
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe { query(port, node, find) }
 }
 
 /// Stores the global number of a node in `global`. It is the same number.
@@ -296,12 +278,8 @@ pub unsafe extern "C" fn gm_node_id_to_global_id(
     node: c_uint,
     global: *mut c_uint,
 ) -> gm_status_t {
-    guard(|| {
-        let (mut machine, _own) = enter(port)?;
-        machine.rank_of(node)?;
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put(global, node) }
-    })
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe { query(port, global, |machine| Ok(machine.rank_of(node)? + 1)) }
 }
 
 /// Stores the local number of the node with a global number in `node`. It is the same number.
@@ -322,12 +300,12 @@ pub unsafe extern "C" fn gm_global_id_to_node_id(
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_max_node_id(port: *mut gm_port, node: *mut c_uint) -> gm_status_t {
-    guard(|| {
-        let (_machine, _own) = enter(port)?;
-        let highest = node_id(u32::from(u16::MAX) - 1);
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put(node, highest.into()) }
-    })
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe {
+        query(port, node, |_machine| {
+            Ok(node_id(u32::from(u16::MAX) - 1).into())
+        })
+    }
 }
 
 /// Stores the highest number of a node of this job in `node`.
@@ -338,10 +316,6 @@ pub unsafe extern "C" fn gm_max_node_id_in_use(
     port: *mut gm_port,
     node: *mut c_uint,
 ) -> gm_status_t {
-    guard(|| {
-        let (machine, _own) = enter(port)?;
-        let nodes = machine.world().size;
-        // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { put(node, nodes) }
-    })
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
+    unsafe { query(port, node, |machine| Ok(machine.world().size)) }
 }

@@ -61,18 +61,6 @@ impl World {
 }
 
 impl Machine {
-    /// Returns the name of a process: that of its host, followed by its index unless it is the
-    /// first.
-    fn name_of(&mut self, rank: u32) -> Result<String, Failure> {
-        let node = self.node()?;
-        let host = node.host_name(rank).unwrap_or_default();
-        let before = (0..rank).filter(|other| node.host_name(*other).as_deref() == Some(&*host));
-        Ok(match before.count() {
-            0 => host,
-            index => format!("{host}:{index}"),
-        })
-    }
-
     /// Returns the rank of process `index` on the host `name`.
     fn find(&mut self, name: &str, index: VIP_ULONG) -> Result<Option<u32>, Failure> {
         let (host, first) = match name.rsplit_once(':') {
@@ -181,7 +169,7 @@ pub unsafe extern "C" fn VipNSGetHostByAddr(
         let size = machine.world().size;
         let rank = rank_of(&address.host).filter(|rank| *rank < size);
         let rank = rank.ok_or_else(|| unknown("no process of this job has that address"))?;
-        let own = machine.name_of(rank)?;
+        let own = portolan_ffi::name_of(machine.node()?, rank);
         let text = hosts.name_of(&own);
         // SAFETY: not null; the program guarantees that it may be read and written.
         let capacity = unsafe { NameLen.read() };

@@ -30,5 +30,5 @@ pub use bytes::{Unusable, bytes, bytes_mut};
 pub use failure::{Codes, Failure, fenced, guard, last_error};
 pub use guarded::{Guard, Guarded};
 pub use lock::{Held, Locked};
-pub use process::{leave, this_thread, watch_forks};
+pub use process::{leave, name_of, this_thread, watch_forks};
 pub use yielding::yield_core;

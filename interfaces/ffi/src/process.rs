@@ -45,3 +45,15 @@ pub fn leave(mut node: Node) -> Result<(), Error> {
     }
     node.close()
 }
+
+/// Returns the name of a process: that of its host, followed by its number there, as in `host:1`,
+/// unless it is the first.
+#[must_use]
+pub fn name_of(node: &Node, rank: u32) -> String {
+    let host = node.host_name(rank).unwrap_or_default();
+    let before = (0..rank).filter(|other| node.host_name(*other).as_deref() == Some(&*host));
+    match before.count() {
+        0 => host,
+        number => format!("{host}:{number}"),
+    }
+}
