@@ -76,7 +76,7 @@ fn as_rank() {
     }
     node.barrier().unwrap();
     match &*role {
-        _ if role.starts_with("dies") => return die(&mut node, &role),
+        _ if role.starts_with("dies") => return die(&mut node, &role, pass),
         _ if role.starts_with("endings") && is_receiver => take_endings(&mut node),
         _ if role.starts_with("endings") => endings(&mut node),
         "intruded" => be_intruded(&mut node),
@@ -253,9 +253,8 @@ fn advise(region: &mut Region) {
     let _ = unsafe { nix::libc::madvise(begin.cast(), len, nix::libc::MADV_DONTNEED) };
 }
 
-/// Plays `dies-RANK-MICROSECONDS`: that rank is killed after this time, while long messages are in
-/// flight.
-fn die(node: &mut Node, role: &str) {
+/// Plays `dies-RANK-MICROSECONDS`: that rank is killed after this time, while `pass` passes messages.
+fn die(node: &mut Node, role: &str, pass: fn(&mut Node, u32) -> Result<(), Error>) {
     let mut words = role.split('-').skip(1).map(|word| word.parse().unwrap());
     let (victim, delay) = (words.next().unwrap(), words.next().unwrap());
     if u64::from(node.rank()) == victim {
@@ -405,7 +404,7 @@ fn run_checked(role: &str, usage: &str, checksum: &str) -> Vec<u64> {
     run_with(role, usage, checksum, &[])
 }
 
-/// Does the same with further arguments of `portolan run`.
+/// Runs a role with further arguments of `portolan run`.
 fn run_with(role: &str, usage: &str, checksum: &str, args: &[&str]) -> Vec<u64> {
     if !can_make_labs() {
         return Vec::new();

@@ -2,11 +2,10 @@
 //! Tests of eager messages by kernel TCP between the hosts of a lab: every byte arrives once and in
 //! order, whatever happens to a connection, and memory is free when its send returns.
 
-use super::{FEW_LOST, Lab, NO_TCP, SOME_LOST, filter, shell, streamed};
+use super::{FEW_LOST, Lab, NO_TCP, SOME_LOST, die, filter, shell, streamed};
 use crate::common::can_make_labs;
 use crate::common::payload::{check, mix, payload};
 use crate::common::ranks::{joined, role};
-use nix::sys::signal::{Signal, raise};
 use portolan::{Error, Node, Target};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ const PORT: u16 = 1;
 /// Number of messages of one role.
 const COUNT: u32 = 600;
 
-/// Most messages of a burst, and of those that wait for their receives.
+/// Maximum number of messages in a burst, and of messages that wait for their receives.
 const BURST: u32 = 12;
 
 /// Longest message by stream, and the shortest of several frames that uses it.
@@ -41,7 +40,7 @@ fn as_rank() {
     }
     node.barrier().unwrap();
     match &*role {
-        _ if role.starts_with("dies") => return die(&mut node, &role),
+        _ if role.starts_with("dies") => return die(&mut node, &role, pass),
         "both" | "lossy" | "few-lost" => exchange(&mut node),
         "bursts" => bursts(&mut node),
         "unexpected" => unexpected(&mut node),
@@ -222,23 +221,6 @@ fn talk_to_itself(node: &mut Node) {
     }
 }
 
-/// Plays `dies-RANK-MICROSECONDS`: that rank is killed after this time, while messages are sent in
-/// both directions.
-fn die(node: &mut Node, role: &str) {
-    let mut words = role.split('-').skip(1).map(|word| word.parse().unwrap());
-    let (victim, delay) = (words.next().unwrap(), words.next().unwrap());
-    if u64::from(node.rank()) == victim {
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_micros(delay));
-            raise(Signal::SIGKILL).unwrap();
-        });
-    }
-    let error = (0..).find_map(|index| pass(node, index).err()).unwrap();
-    let is_other = matches!(error, Error::PeerGone { rank, .. } if rank == 1 - node.rank());
-    assert!(is_other, "{error:?}");
-    println!("\nnoticed: {error}");
-}
-
 /// Passes one message in each direction.
 fn pass(node: &mut Node, index: u32) -> Result<(), Error> {
     let (own, other) = (node.rank(), 1 - node.rank());
@@ -256,7 +238,7 @@ fn run_role(role: &str, options: &[&str]) -> Vec<u64> {
     run_with(role, options, &[])
 }
 
-/// Does the same with further arguments of `portolan run`.
+/// Runs a role with further arguments of `portolan run`.
 fn run_with(role: &str, options: &[&str], more: &[&str]) -> Vec<u64> {
     if !can_make_labs() {
         return Vec::new();
