@@ -71,7 +71,7 @@ pub enum TxError {
     /// The peer was never connected, or its end was closed.
     #[error("peer {0} is not connected")]
     NotConnected(PeerId),
-    /// Any other error; treated as a lost frame on lossy links.
+    /// Any other error. Lossy links treat it as a lost frame.
     #[error("cannot transmit: {0}")]
     System(#[from] io::Error),
 }

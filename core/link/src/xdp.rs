@@ -53,7 +53,7 @@ const HEADROOM: usize = 256;
 /// accepts none longer than a page.
 const CHUNK_LENS: [u32; 2] = [2048, 4096];
 
-/// Requested send buffer. The kernel charges a full frame with some 2,300 bytes until it has left.
+/// Requested send buffer. The kernel charges a full frame with about 2,300 bytes until it has left.
 const SEND_BUFFER_LEN: usize = TX_LEN as usize * 4096;
 
 /// Attachment point of the program.

@@ -19,8 +19,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_millis(3);
 /// Upper bound of that time, which doubles while a host does not reply.
 const REPORT_TIMEOUT_MAX: Duration = Duration::from_millis(400);
 
-/// Lost pieces considered for combination with another one. The blocks in flight have some hundreds
-/// of lost pieces at worst.
+/// Lost pieces considered for combination with another one. The blocks in flight have hundreds of
+/// lost pieces at worst.
 const CANDIDATES_MAX: usize = 64;
 
 /// Blocks that must have begun after a block before its lost pieces are repaired, while there is
@@ -38,7 +38,7 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Moment for T {}
 pub struct Sent {
     /// Number of the last datagram.
     pub serial: u64,
-    /// One past the last piece ever sent.
+    /// Position after the last piece sent so far.
     pub front: Front,
 }
 

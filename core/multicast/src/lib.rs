@@ -33,8 +33,8 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Fewest bytes of a piece. With fewer, a block of 1 MiB would have more pieces than there are
-/// numbers.
+/// Minimum length of a piece in bytes. With fewer, a block of 1 MiB would have more pieces than
+/// there are numbers.
 pub const PIECE_LEN_MIN: usize = 64;
 
 /// First port of groups, below the ports that systems assign themselves (from 32,768 on Linux).
@@ -77,7 +77,7 @@ pub struct MissingPieces {
     pub ranges: Vec<(u16, u16)>,
 }
 
-/// One past the last piece ever sent.
+/// Position after the last piece sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Front {
     /// Current block.

@@ -96,7 +96,6 @@ pub(crate) fn link_of(addr: &LinkAddr) -> Option<LinkId> {
 }
 
 impl Address {
-    /// Returns the address on `link`.
     pub(crate) fn on(&self, link: LinkId) -> Option<&LinkAddr> {
         self.links.iter().find(|addr| link_of(addr) == Some(link))
     }

@@ -3,7 +3,7 @@
 //! returns it with the completion.
 #![allow(
     unsafe_code,
-    reason = "memory of programs in other languages is lent by address"
+    reason = "programs in other languages pass memory by address"
 )]
 
 use crate::error::Error;

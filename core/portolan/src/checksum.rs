@@ -27,9 +27,6 @@ pub(crate) struct Sums {
 
 impl Sums {
     /// Passes `frame` to `send`, with checksums if the core has marked it. `P13.2`
-    ///
-    /// # Errors
-    /// The error of `send`.
     pub(crate) fn transmit<E>(
         &mut self,
         frame: &TxFrame<'_>,

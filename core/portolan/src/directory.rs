@@ -66,7 +66,7 @@ struct Entry {
 /// Relation with a peer of a standalone process.
 #[derive(Clone, Copy)]
 struct Relation {
-    /// The same on both sides.
+    /// Number of the relation, equal on both sides.
     number: u64,
     /// Secret that only the two processes have.
     pair_secret: [u8; 32],

@@ -64,7 +64,7 @@ struct Shared {
 /// Peers that can be probed.
 #[derive(Debug, Default)]
 struct Members {
-    /// By rank, or by the endpoint's own number.
+    /// Indexed by rank, or by the endpoint's own number.
     lives: Vec<Life>,
     /// Addresses of the peers that this process has contacted: few in a large job.
     addresses: HashMap<u32, PeerAddresses>,
@@ -217,7 +217,6 @@ impl Liveness {
         }
     }
 
-    /// Returns the proven address of `peer`.
     pub(crate) fn proven(&self, peer: PeerId) -> Option<SocketAddr> {
         self.shared.members().addresses.get(&peer.0)?.proven()
     }

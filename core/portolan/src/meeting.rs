@@ -8,7 +8,7 @@
 //! One thread serves all connections, so a process is reached while its program computes. It does
 //! not touch the engine: it gets commands, changes the directory, and queues reports. The one
 //! invariant: no connection waits for another, and none that has not proved the secret is kept for
-//! longer than some seconds.
+//! longer than a few seconds.
 
 mod keys;
 mod reactor;

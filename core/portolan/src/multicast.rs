@@ -39,7 +39,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 /// Shortest broadcast that uses multicast, in bytes. On gigabit Ethernet a second copy of it takes
-/// 0.27 ms, and the control messages that end a multicast take some microseconds per member.
+/// 0.27 ms, and the control messages that end a multicast take a few microseconds per member.
 pub(crate) const LEN_MIN: usize = 32 << 10;
 
 /// Sizes of groups that use multicast. In a group of two, a message costs the same. In larger
@@ -56,8 +56,8 @@ const HOSTS_MIN: usize = 3;
 const GROUPS_MAX: usize = 16;
 
 /// Time for which sockets of a group stay open after the program has dropped its last handle. A
-/// program that creates its group again for each broadcast then joins only once. Switches take some
-/// tens of milliseconds to notice a new member.
+/// program that creates its group again for each broadcast then joins only once. Switches take tens
+/// of milliseconds to notice a new member.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Length of a block in bytes, as in `portolan cast`.

@@ -2,7 +2,7 @@
 //! `Node`: a process's membership in its job, with the calls that programs make.
 #![allow(
     unsafe_code,
-    reason = "blocking calls lend their slices to operations; see `ops`"
+    reason = "blocking calls pass their slices to operations; see `ops`"
 )]
 
 mod call;

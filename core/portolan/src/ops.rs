@@ -7,7 +7,7 @@
 //! its memory back with [`Ops::detach`] before the borrow ends.
 #![allow(
     unsafe_code,
-    reason = "blocking calls lend slices to operations that outlive a borrow"
+    reason = "blocking calls pass slices to operations that outlive a borrow"
 )]
 
 use crate::buffer::Buffer;
@@ -473,7 +473,6 @@ impl Ops {
         self.get(id).is_some()
     }
 
-    /// Returns the pending operations.
     pub(crate) fn pending(&self) -> impl Iterator<Item = OpId> + '_ {
         let places = (0_u64..).zip(&self.places);
         places.filter_map(|(index, (generation, op))| {

@@ -100,9 +100,9 @@ impl fmt::Debug for Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PortConfig {
-    /// With a handler: passes messages to it where they are, without a posted buffer. Eager
-    /// messages are then not copied; longer ones are received into a buffer of the library. Ignored
-    /// for ports without a handler.
+    /// Passes messages to the handler in place, without a posted buffer. Eager messages are then
+    /// not copied; longer ones are received into a buffer of the library. Ignored for ports without
+    /// a handler.
     pub in_place: bool,
 }
 

@@ -26,9 +26,10 @@ pub struct RawPiece {
 /// Matching of a message. The two sets are matched separately, over one ordered stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawSpace {
-    /// By the sender alone. Receives complete in the order in which the sender sent the messages.
+    /// Matched by the sender alone. Receives complete in the order in which the sender sent the
+    /// messages.
     Plain,
-    /// By the sender and a tag.
+    /// Matched by the sender and a tag.
     Tagged(u64),
 }
 

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 
 /// Number of frames that one key seals: the limit of RFC 9001, section 6.6, for AES-GCM. A fast
-/// stream reaches it in some seconds, so the key is renewed often; that costs about 1 µs.
+/// stream reaches it in a few seconds, so the key is renewed often; that costs about 1 µs.
 const FRAMES_PER_KEY: u32 = 1 << 23;
 
 /// Maximum number of bytes handed to a link in one call. The limit of a UDP datagram before
@@ -39,7 +39,7 @@ pub(crate) struct Seals {
     cipher: Cipher,
     /// Derived from the job's secret and number.
     root: Base,
-    /// The same for each peer of a standalone process, derived from the secret of the pair.
+    /// Base key for each peer of a standalone process, derived from the secret of the pair.
     pairs: HashMap<PeerId, Base>,
     rank: u32,
     frames_per_key: u32,

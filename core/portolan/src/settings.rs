@@ -215,7 +215,7 @@ pub const LAUNCHER: Setting = Setting {
     option: None,
     variable: "PORTOLAN_LAUNCHER",
     default: "auto: detected from the environment",
-    meaning: "auto, or none: a job of one, whatever started the program",
+    meaning: "auto, or none for a job of one, regardless of the launcher",
 };
 
 /// Links of a job that another launcher has started.

@@ -13,7 +13,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 /// UDP ports that are tried until the TCP port of the same number is free. Other programs of the
-/// host use some hundreds of the 28,000.
+/// host use hundreds of the 28,000.
 const PORTS_TRIED: usize = 8;
 
 /// Time without data after which a connection is closed; it may take up to twice as long. Opening

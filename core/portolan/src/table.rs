@@ -19,11 +19,12 @@ pub(crate) struct Table {
 
 enum Others {
     Job {
-        /// By rank, without the addresses of the hosts.
+        /// Indexed by rank, without the addresses of the hosts.
         addresses: Vec<Address>,
         hosts: HashMap<HostId, Host>,
     },
-    /// In the short form in which addresses are sent; expanded when a peer is connected.
+    /// Addresses as they were received, in compact form. They are expanded when a peer is
+    /// connected.
     Met(Arc<Directory>),
 }
 

@@ -345,8 +345,8 @@ impl Core {
         Ok(HeldMessage { peer, lane, len })
     }
 
-    /// Does the same for a port at which messages of several senders may wait, or of a sender that
-    /// is dormant.
+    /// Takes a held message at a port where messages of several senders may wait, or of a dormant
+    /// sender.
     #[inline(never)]
     fn take_held_of_many(
         &mut self,

@@ -121,8 +121,8 @@ pub struct Signs {
     pub is_near: bool,
     /// Set while a session with it is being opened.
     pub is_opening: bool,
-    /// Time of the newest query that was answered, and how long the peer's program had then not
-    /// polled its links.
+    /// Time of the newest answered query, and the time since the peer's program had last polled its
+    /// links.
     pub last_reply: Option<(Instant, Duration)>,
 }
 

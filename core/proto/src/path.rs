@@ -645,7 +645,7 @@ impl Path {
         self.rx.schedule(now, every, delay)
     }
 
-    /// Returns how many numbers from `num` on may be accepted as one run. `P3.2`
+    /// Returns how many numbers starting at `num` may be accepted as one run. `P3.2`
     #[inline]
     pub(crate) fn run_max(&self, num: u32) -> u32 {
         self.rx.run_max(num)

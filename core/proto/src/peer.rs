@@ -212,7 +212,6 @@ impl Peer {
         self.lanes.has_undelivered(lane, port)
     }
 
-    /// Returns the credit status of a lane.
     pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
         self.lanes.credit(lane)
     }

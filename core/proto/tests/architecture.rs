@@ -32,7 +32,6 @@ struct Rules {
 enum Reach {
     /// The file that defines them, and the modules below it.
     File,
-    /// The folder.
     Folder,
 }
 
@@ -53,7 +52,7 @@ const PROTO: Rules = Rules {
         "Arrived",
         "Announced",
         "ClaimId",
-        "Cut",
+        "FragmentLayout",
         "Discarded",
         "Env",
         "FinishedRx",

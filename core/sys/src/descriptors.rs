@@ -20,7 +20,7 @@ pub fn limit() -> usize {
 /// Gives the calling thread a descriptor table of its own that contains only `retained`.
 ///
 /// While threads share a table, the kernel takes a reference to the file in each system call of
-/// each of them (`fdget` in `fs/file.c`). That costs some 50 ns per call on a socket, so a thread
+/// each of them (`fdget` in `fs/file.c`). That costs about 50 ns per call on a socket, so a thread
 /// that needs one descriptor should not impose it on all others.
 ///
 /// From now on, descriptors that other threads open do not exist in this thread, and closing one

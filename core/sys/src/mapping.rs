@@ -34,7 +34,7 @@ impl Mapping {
         Self::map_at(fd, 0, len)
     }
 
-    /// Maps `len` bytes from `off` on. For a socket's rings, `off` selects a ring.
+    /// Maps `len` bytes starting at `off`. For a socket's rings, `off` selects a ring.
     ///
     /// # Errors
     /// As [`Mapping::map`].

@@ -54,7 +54,7 @@ pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Bytes copied by one call of the C library. Beyond some 2 KiB, glibc uses the processor's string
+/// Bytes copied by one call of the C library. Beyond about 2 KiB, glibc uses the processor's string
 /// instruction. On an AMD EPYC that is 12 to 20 times slower if the destination begins 1 to 31
 /// bytes after the source, modulo pages of 4 KiB. Pieces of 1 KiB cost nothing otherwise. Matches
 /// `portolan_proto::copy`, which cannot use pointers.

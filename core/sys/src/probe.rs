@@ -130,7 +130,7 @@ mod x86_64 {
     fn replace(signal: c_int, before: &OnceLock<sigaction>) {
         // SAFETY: all zeros is a valid `sigaction`.
         let mut old: sigaction = unsafe { mem::zeroed() };
-        // SAFETY: reads the present action into `old`.
+        // SAFETY: reads the current action into `old`.
         if unsafe { libc::sigaction(signal, ptr::null(), &raw mut old) } != 0 {
             return;
         }

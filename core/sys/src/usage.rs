@@ -5,7 +5,7 @@
 //! or close an object do not.
 //!
 //! Counting starts with the first [`Usage`] that the process reads. Before that, a count costs one
-//! load and one branch. Thread-local memory of a shared library costs a call and some 25
+//! load and one branch. Thread-local memory of a shared library costs a call and about 25
 //! instructions, a twentieth of a short message.
 
 use std::cell::Cell;

@@ -7,8 +7,8 @@ use crate::field::{u16_at, u32_at};
 use crate::frame::{FRAME_HEADER_LEN, FRAME_LEN_AT, FrameHeader, FrameKind};
 use crate::record::{FRAGMENT_LEN, Fragment};
 
-/// Byte offsets at which such a frame differs from the one before, besides its length: packet
-/// number, part length and part offset.
+/// Byte offsets at which such a frame differs from the one before, in addition to its length:
+/// packet number, part length and part offset.
 const NUM_AT: usize = 4;
 const SESSION_AT: usize = 8;
 const PART_LEN_AT: usize = FRAME_HEADER_LEN + 4;

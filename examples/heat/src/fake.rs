@@ -101,7 +101,7 @@ impl Comm for FakeComm {
         let sender = &self.senders[to][usize::from(channel.index())];
         sender
             .send((self.rank, data.to_vec()))
-            .context("receiver is gone")
+            .context("the receiver was dropped")
     }
 
     fn recv(&mut self, channel: Channel, buffer: &mut [u8]) -> Result<Received> {

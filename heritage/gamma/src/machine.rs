@@ -218,7 +218,6 @@ impl Machine {
         self.context.set(before);
     }
 
-    /// Returns the port with this number, if it was set.
     #[inline]
     pub(crate) fn port(&self, number: u16) -> Result<&'static Port, Failure> {
         let ports = self.ports.borrow();

@@ -1516,7 +1516,7 @@ unsigned long gm_hash_hash_int(void *key);
 long gm_hash_compare_longs(void *key1, void *key2);
 
 /**
- * Returns a number for the number of type long at `key`.
+ * Hashes the `long` at `key`.
  */
 unsigned long gm_hash_hash_long(void *key);
 

@@ -26,7 +26,6 @@ enum Verdict {
     Fail(gm_status_t),
 }
 
-/// Returns the node id of a rank.
 #[inline]
 pub(crate) fn node_id(rank: u32) -> u16 {
     u16::try_from(rank + 1).unwrap_or(0)

@@ -90,7 +90,6 @@ const _: () = assert!(
 pub type gm_recv_event_t = gm_recv_event;
 
 impl gm_recv_event {
-    /// No event.
     pub(crate) const NONE: gm_recv_event = gm_recv_event::bare(GM_NO_RECV_EVENT);
 
     /// Creates an event that has only a type.

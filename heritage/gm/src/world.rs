@@ -372,7 +372,6 @@ impl World {
         self.port(report.own).push_ended(completion, status);
     }
 
-    /// Returns the connections for which `matches` returns true.
     pub(crate) fn keys(&mut self, matches: impl Fn(&Key, &Conn) -> bool) -> Vec<Key> {
         let mut found = Vec::new();
         for (rank, peer) in (0..).zip(&mut self.peers) {
@@ -450,8 +449,7 @@ impl World {
             || self.finishing.iter().any(|one| touches(one.borrowed))
     }
 
-    /// Returns whether any operation, of this or another process, still uses any of `len` bytes at
-    /// `at`.
+    /// Returns whether an operation of any process still uses a part of the `len` bytes at `at`.
     fn uses(&mut self, at: usize, len: usize) -> bool {
         let is_sent = |one: &Sending| one.request.is_some() && overlaps((at, len), one.place);
         let is_buffer = |entry: &Queued| {

@@ -62,7 +62,7 @@ void Tmk_startup(int argc, char **argv);
 void Tmk_exit(int status);
 
 /**
- * Allocates `size` bytes of shared memory. Returns null if this process has no more: each may
+ * Allocates `size` bytes of shared memory. Returns null if this process has none left: each may
  * allocate TMK_HEAP MiB. Other processes use it after they got the pointer by Tmk_distribute() or
  * in shared memory. A block of a page or more begins on a page, so that it shares none.
  */
@@ -85,14 +85,14 @@ void *Tmk_sbrk(unsigned int size);
 void Tmk_distribute(const void *ptr, int size);
 
 /**
- * Waits until all processes have called it with the same `id`, below TMK_NBARRIERS. Afterwards
- * each process sees everything that others have written before.
+ * Waits until all processes have called it with the same `id`, below TMK_NBARRIERS. Afterwards all
+ * earlier writes of all processes are visible.
  */
 void Tmk_barrier(unsigned int id);
 
 /**
- * Waits for the lock `id`, below TMK_NLOCKS. Afterwards the process sees everything that the
- * process which has released it could see then.
+ * Waits for the lock `id`, below TMK_NLOCKS. Afterwards the process sees all writes that were
+ * visible to the process that released it.
  */
 void Tmk_lock_acquire(unsigned int id);
 

@@ -5,7 +5,7 @@ use crate::protocol::DsmError;
 use portolan::Error;
 use std::ffi::c_int;
 
-/// A failure with its sentence.
+/// A failure with its message.
 pub(crate) type Failure = portolan_ffi::Failure<Tmk>;
 
 /// The error codes of this library; see [`Failure`].

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The handler of SIGSEGV: completes pages that the program accesses.
 //!
-//! The signal is caused by the program's own instruction, so the handler may wait and allocate. It
-//! passes other faults to the handler that was there before.
+//! The signal is caused by the program's own instruction, so the handler may wait and allocate.
+//! Other faults are passed to the previously installed handler.
 
 use crate::error::{Failure, failure};
 use crate::machine::{self, Held, Machine};
@@ -26,7 +26,7 @@ pub(crate) fn install(base: usize, len: usize) -> Result<(), Failure> {
     // SAFETY: all zeros is a valid action.
     let (mut old, mut new): (libc::sigaction, libc::sigaction) =
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-    // SAFETY: reads the present action.
+    // SAFETY: reads the current action.
     unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &raw mut old) };
     BEFORE.get_or_init(|| old);
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_fault;
@@ -101,7 +101,7 @@ fn is_write(_: *mut c_void) -> bool {
     false
 }
 
-/// Passes a fault to the handler that was there before.
+/// Passes a fault to the previously installed handler.
 ///
 /// # Safety
 /// The arguments are those of a handler.

@@ -228,7 +228,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Sleeps until an event is possible. Returns whether there was none for long.
+    /// Sleeps until an event may have occurred. Returns whether the sleep timed out.
     fn sleep(&mut self) -> Result<bool, Failure> {
         let is_armed = self.arm()?;
         let is_quiet = is_armed && !poll(self.event_fd, SLEEP_MS);
@@ -264,8 +264,8 @@ impl Machine {
                          all processes must run the same program"
                     )));
                 };
-                // SAFETY: writable data of the program. The program does not use it until a barrier
-                // has told it that it was distributed.
+                // SAFETY: writable data of the program. The program does not use it before the
+                // synchronisation that follows its distribution.
                 unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
                 self.send(from, &Private::Stored)
             }
@@ -328,7 +328,7 @@ impl Machine {
         Ok(portolan_ffi::arm(&mut self.node)? && INBOX.lock().is_empty())
     }
 
-    /// Serves what has arrived.
+    /// Handles received messages.
     fn serve(&mut self) -> Result<(), Failure> {
         self.node.disarm();
         self.handle_inbox()?;
@@ -393,7 +393,7 @@ pub(crate) fn fail(mut held: Held, name: &str, why: &Failure) {
     }
 }
 
-/// Ends the process without the program's exit handlers: the program may be anywhere.
+/// Ends the process without exit handlers, because the program may be in any state.
 #[cold]
 pub(crate) fn end_now() -> ! {
     // SAFETY: the call has no preconditions.

@@ -12,8 +12,8 @@ use std::ptr;
 /// libraries and stacks far above, and the memory of sanitizers elsewhere.
 const BASE: usize = 0x2000_0000_0000;
 
-/// Both mappings of the memory. They exist until the process ends, because the program's pointers
-/// do.
+/// Both mappings of the memory. They are never unmapped, because the program keeps pointers into
+/// them.
 pub(crate) struct Mapping {
     program: *mut u8,
     library: *mut u8,

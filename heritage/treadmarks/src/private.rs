@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages outside of the memory's protocol: copies of global variables, and freed memory that
-//! another process has allocated.
+//! Messages that do not belong to the memory's protocol: copies of global variables, and frees of
+//! memory that another process allocated.
 
 use crate::image::Place;
 use crate::protocol::wire::FOREIGN_KIND;

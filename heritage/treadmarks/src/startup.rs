@@ -91,7 +91,7 @@ pub extern "C" fn Tmk_exit(status: c_int) {
     std::process::exit(status)
 }
 
-/// Runs when the process exits. Leaves the job when all processes have come here.
+/// Runs when the process exits. Leaves the job when all processes have reached this point.
 extern "C" fn leave() {
     if is_forked() {
         return;

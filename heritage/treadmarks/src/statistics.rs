@@ -24,7 +24,7 @@ pub(crate) struct Statistics {
     /// Own intervals in which pages were written.
     pub(crate) intervals: u64,
     pub(crate) collections: u64,
-    /// Most bytes of intervals and diffs at a time.
+    /// Peak number of bytes of intervals and diffs.
     pub(crate) held_len_max: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Synchronisation: barriers, locks and conditions. It is what makes writes visible to others.
+//! Synchronisation: barriers, locks and conditions. They make writes visible to other processes.
 
 use crate::error::{Failure, failure};
 use crate::machine::run;
@@ -16,8 +16,8 @@ fn check(what: &str, id: c_uint, count: c_uint) -> Result<(), Failure> {
     }
 }
 
-/// Waits until all processes have called it with the same `id`, below TMK_NBARRIERS. Afterwards
-/// each process sees everything that others have written before.
+/// Waits until all processes have called it with the same `id`, below TMK_NBARRIERS. Afterwards all
+/// earlier writes of all processes are visible.
 #[unsafe(no_mangle)]
 pub extern "C" fn Tmk_barrier(id: c_uint) {
     run("Tmk_barrier", |machine| {
@@ -26,8 +26,8 @@ pub extern "C" fn Tmk_barrier(id: c_uint) {
     });
 }
 
-/// Waits for the lock `id`, below TMK_NLOCKS. Afterwards the process sees everything that the
-/// process which has released it could see then.
+/// Waits for the lock `id`, below TMK_NLOCKS. Afterwards the process sees all writes that were
+/// visible to the process that released it.
 #[unsafe(no_mangle)]
 pub extern "C" fn Tmk_lock_acquire(id: c_uint) {
     run("Tmk_lock_acquire", |machine| {

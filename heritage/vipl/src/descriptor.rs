@@ -90,7 +90,6 @@ impl Descriptor {
         self.control_segment().ImmediateData
     }
 
-    /// Returns the data segments.
     #[inline]
     fn locals(self) -> impl Iterator<Item = VIP_DATA_SEGMENT> {
         let control = self.control_segment();
@@ -230,7 +229,6 @@ impl Descriptor {
         unsafe { (&raw mut (*self.0).CS.Status).write_volatile(0) };
     }
 
-    /// Returns the status.
     #[inline]
     pub(crate) fn status(self) -> u32 {
         self.control_segment().Status

@@ -399,7 +399,6 @@ impl World {
         self.handshakes.waiters.iter().any(|waiter| waiter.id == id)
     }
 
-    /// Removes a waiter.
     pub(crate) fn remove_waiter(&mut self, id: u32) {
         self.handshakes.waiters.retain(|waiter| waiter.id != id);
     }

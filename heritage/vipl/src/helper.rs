@@ -72,7 +72,6 @@ impl World {
         None
     }
 
-    /// Returns the next pending call.
     fn next_call(&mut self) -> Option<PendingCall> {
         if let Some(call) = self.next_fault() {
             return Some(call);

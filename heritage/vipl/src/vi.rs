@@ -221,7 +221,6 @@ impl World {
         self.cut(index, VIP_STATE_IDLE, VIP_STATUS_DESC_FLUSHED_ERROR);
     }
 
-    /// Destroys a VI.
     pub(crate) fn destroy_vi(&mut self, index: u32) {
         let Some(vi) = self.vis.remove(index) else {
             return;

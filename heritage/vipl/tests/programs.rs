@@ -104,7 +104,7 @@ fn memory_per_vi_matches_documented_limit() {
     let program = test_program(&shop, "many.c", &[]);
     let out = succeed(&mut Command::new(program));
     let each: u32 = out.strip_suffix(" bytes a VI\n").unwrap().parse().unwrap();
-    // docs/reference/limits.md: some 700 bytes; tables grow by doubling.
+    // docs/reference/limits.md: about 700 bytes; tables grow by doubling.
     assert!((256..2048).contains(&each), "{out}");
 }
 

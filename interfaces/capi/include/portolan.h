@@ -1692,10 +1692,11 @@ int portolan_group_new(struct portolan_node_t *node,
                        struct portolan_group_t **group);
 
 /**
- * Splits a group, or with null all processes of the job: members that pass the same `colour` form a
- * new group, in the order of their `key`, and of the old group for equal keys. With
- * PORTOLAN_NO_COLOUR a member takes part and gets null. All members call it, as any collective
- * operation. The library chooses the numbers of the new groups; a process can do this 16,383 times.
+ * Splits a group, or all processes of the job if it is null. Members that pass the same `colour`
+ * form a new group, ordered by `key`, and for equal keys as in the old group. A member that passes
+ * PORTOLAN_NO_COLOUR takes part and gets null. All members must call it, as any collective
+ * operation. The library chooses the numbers of the new groups; a process can do this 16,383
+ * times.
  *
  * Errors: those of portolan_allreduce(); PORTOLAN_ERR_SETTING when no number is left.
  */

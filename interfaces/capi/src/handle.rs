@@ -292,7 +292,7 @@ fn foreign(handle: &portolan_node_t) -> Failure {
     }
     Failure::new(
         PORTOLAN_ERR_WRONG_THREAD,
-        "the node belongs to another thread; call portolan_adopt() first, and do not use the node \
-         there any more",
+        "the node belongs to another thread; call portolan_adopt() first, and stop using the node \
+         there",
     )
 }

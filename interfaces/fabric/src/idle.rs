@@ -36,7 +36,6 @@ impl Deadline {
 pub(crate) enum IdleAction {
     Again,
     Yield,
-    /// Sleep on this descriptor.
     Sleep(RawFd),
 }
 

@@ -67,7 +67,6 @@ struct State {
     backlog: c_int,
     /// A bound socket, until an endpoint listens at it or connects from it.
     socket: Option<OwnedFd>,
-    /// Address of the socket.
     name: Option<SocketAddr>,
     listening: Option<Listening>,
 }

@@ -210,7 +210,6 @@ fn forget_user(conn: &Conn) -> bool {
     was_last
 }
 
-/// Adds a descriptor to a connection.
 pub(crate) fn add_fd(conn: &ConnRef, fd: i32) {
     table::note(fd);
     conn.refs.fetch_add(1, Ordering::SeqCst);
@@ -317,7 +316,7 @@ impl Conn {
             users.fetch_add(1, Ordering::SeqCst);
             return;
         };
-        // With the locks, no thread uses the ring because of an older count.
+        // Take the locks, so that no thread still uses the ring because of an older count.
         let (incoming, outgoing) = (ends.incoming(), ends.outgoing());
         let reads = incoming.reader().lock.lock().is_ok();
         let writes = outgoing.writer().lock.lock().is_ok();
@@ -372,12 +371,10 @@ impl Conn {
         next < TRIES_END
     }
 
-    /// Sets the state.
     pub(crate) fn set_state(&self, state: u32) {
         self.state.store(state, Ordering::SeqCst);
     }
 
-    /// Returns the state.
     pub(crate) fn state(&self) -> u32 {
         self.state.load(Ordering::SeqCst)
     }

@@ -306,7 +306,7 @@ impl Member {
     fn set_event(&self, event: epoll_event) {
         self.events.store(event.events, Ordering::Relaxed);
         self.data.store(event.u64, Ordering::Relaxed);
-        // The kernel reports the present state again after each change.
+        // The kernel reports the current state again after each change.
         self.reported.store(u64::MAX, Ordering::Relaxed);
     }
 

@@ -2,7 +2,7 @@
 //! A lock for a few instructions, in memory that forked processes share.
 //!
 //! It survives a holder that was killed: a waiter takes the lock over from a thread that no longer
-//! exists. It refuses a signal handler that interrupted its own thread's holder.
+//! exists. A signal handler cannot take a lock that its own thread holds: the attempt fails.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -35,7 +35,7 @@ pub(crate) fn forget_own_id() {
     OWN_ID.set(0);
 }
 
-/// Lock; zero bytes are an open one.
+/// Lock. All zeros is the unlocked state.
 #[repr(transparent)]
 #[derive(Default)]
 pub(crate) struct Lock {

@@ -208,7 +208,6 @@ impl<'a> Half<'a> {
         &self.direction.reader
     }
 
-    /// Returns the word.
     pub(crate) fn word(self) -> Word {
         // SYNC: ring.put
         Word(self.direction.word.load(Ordering::SeqCst))
@@ -317,8 +316,7 @@ impl<'a> Half<'a> {
         len
     }
 
-    /// Calls `each` with address and length of the bytes at the ring's start up to `most` that are
-    /// in one piece.
+    /// Returns address and length of the contiguous bytes at the ring's start, at most `most`.
     pub(crate) fn first_piece(self, most: usize) -> (*const u8, usize) {
         let at = position(self.head());
         let len = self.len().min(most).min(RING - at);

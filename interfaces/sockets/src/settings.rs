@@ -15,7 +15,6 @@ pub(crate) const STATS: &CStr = c"PORTOLAN_SOCKETS_STATS";
 /// connection is cheaper on the kernel.
 pub(crate) const CALLS: &CStr = c"PORTOLAN_SOCKETS_CALLS";
 
-/// Default of [`CALLS`].
 const DEFAULT_CALLS: u64 = 16;
 
 static SPIN_NS: AtomicU64 = AtomicU64::new(0);

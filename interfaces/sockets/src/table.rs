@@ -72,7 +72,6 @@ fn decode(word: u32) -> Kind {
     }
 }
 
-/// Returns the kind of a descriptor.
 pub(crate) fn kind(fd: i32) -> Kind {
     word(fd).map_or(Kind::Other, |word| decode(word.load(Ordering::SeqCst)))
 }

@@ -2,7 +2,7 @@
 //! Third-party programs with their own test suites, with the library at both ends. A program that
 //! is not installed is reported and skipped.
 //!
-//! `SOCKETS_PYTHON=1` also runs Python's own network tests with and without the library, for some
+//! `SOCKETS_PYTHON=1` also runs Python's own network tests with and without the library, for a few
 //! minutes, and compares their failures.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]

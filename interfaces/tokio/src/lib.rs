@@ -81,8 +81,8 @@ impl AsyncNode {
         Messages::new(Arc::clone(&self.0), port)
     }
 
-    /// Sends a message, and returns its buffer when it may be reused. A short message is in flight
-    /// when the future was first polled; dropping the future does not take a message back.
+    /// Sends a message, and returns its buffer when it may be reused. The first poll of the future
+    /// submits the message. Dropping the future later does not cancel the send.
     ///
     /// # Errors
     /// As [`Node::isend`] and [`Node::wait`].

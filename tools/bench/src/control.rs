@@ -56,18 +56,12 @@ impl Wire {
     }
 
     /// Sends an end's offer and returns the other end's offer.
-    ///
-    /// # Errors
-    /// The command has exited.
     pub(crate) fn exchange(&mut self, offer: &Offer) -> Result<Offer> {
         self.send(&Message::Offer(offer.clone()))?;
         self.receive()
     }
 
     /// Sends an end's outcome to the command.
-    ///
-    /// # Errors
-    /// The command has exited.
     pub(crate) fn report(
         &mut self,
         outcome: Result<Option<Sample>>,

@@ -16,7 +16,6 @@ pub(crate) struct Costs {
     /// Copies of the payload by the library.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) copies: BTreeMap<String, f64>,
-    /// Number of wake-ups.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) wake_ups: BTreeMap<String, f64>,
 }

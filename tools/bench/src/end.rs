@@ -100,9 +100,6 @@ impl End {
     }
 
     /// Sends `offer` to the other end and returns that end's offer.
-    ///
-    /// # Errors
-    /// The command has exited.
     pub(crate) fn exchange(&mut self, offer: &Offer) -> Result<Offer> {
         self.wire.exchange(offer)
     }

@@ -49,9 +49,6 @@ impl Pacer {
     }
 
     /// Updates the interval after a pass.
-    ///
-    /// # Errors
-    /// The interfering rank has failed.
     pub(crate) fn pass(&mut self, node: &mut Node) -> Result<()> {
         let pass = self.began.elapsed().as_secs_f64();
         self.began = Instant::now();

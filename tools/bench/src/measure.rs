@@ -107,9 +107,7 @@ pub(crate) struct Sample {
     pub(crate) p50_us: f64,
     /// 99th percentile, in microseconds.
     pub(crate) p99_us: f64,
-    /// Mean, in microseconds.
     pub(crate) mean_us: f64,
-    /// Minimum, in microseconds.
     pub(crate) min_us: f64,
     /// Messages per second over the whole measurement.
     pub(crate) msgs_per_s: f64,
@@ -138,7 +136,6 @@ impl Sample {
         self.add("receiver", account.counters);
     }
 
-    /// Adds the counters of `end`.
     pub(crate) fn add(&mut self, end: &str, counters: BTreeMap<String, u64>) {
         let named = counters
             .into_iter()

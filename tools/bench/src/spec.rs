@@ -205,7 +205,7 @@ pub(crate) enum Aim {
 pub(crate) enum Copying {
     /// Through shared memory, in pieces, with both ends copying at once.
     Pipelined,
-    /// By the receiver alone, with `process_vm_readv`.
+    /// Copied by the receiver alone, with `process_vm_readv`.
     VmRead,
 }
 

@@ -47,7 +47,7 @@ impl SharedMap {
         SharedMap::at(fd, len, 0)
     }
 
-    /// Maps `len` bytes of `fd` from `off` on.
+    /// Maps `len` bytes of `fd` starting at `off`.
     fn at(fd: BorrowedFd<'_>, len: usize, off: libc::off_t) -> io::Result<Self> {
         let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -338,9 +338,6 @@ impl Batch {
 
     /// Receives as many frames as are available and fit the batch; returns 0 if none is available
     /// now.
-    ///
-    /// # Errors
-    /// The system call fails.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         for vector in &mut self.vectors {
             vector.iov_len = self.frame_len;
@@ -355,8 +352,8 @@ impl Batch {
     }
 
     /// Points the headers and vectors at the buffers. This is repeated before each call, because
-    /// borrowing the buffers in between invalidates older pointers. The cost is negligible beside
-    /// the system call.
+    /// borrowing the buffers in between invalidates older pointers. The cost is negligible compared
+    /// with the system call.
     fn aim(&mut self) {
         let frames = self.bytes.chunks_exact_mut(self.frame_len);
         for (vector, frame) in self.vectors.iter_mut().zip(frames) {

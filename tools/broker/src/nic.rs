@@ -62,7 +62,6 @@ pub(crate) struct Opened {
 }
 
 impl Nic {
-    /// Prepares a NIC.
     pub(crate) fn prepare(config: NicConfig) -> io::Result<Nic> {
         let (work, todo) = sync_channel(0);
         let (reply, replies) = sync_channel(1);
@@ -89,7 +88,6 @@ impl Nic {
         })
     }
 
-    /// Returns an endpoint that is not in `taken`.
     pub(crate) fn free_endpoint(&mut self, taken: &HashSet<u16>) -> Option<u16> {
         let count = self.config.endpoints;
         let next = |endpoint: u16| endpoint % count + 1;

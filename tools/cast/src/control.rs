@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Control {
     /// To the parent: progress of this process and its downstream processes.
     Progress(Progress),
-    /// To a new parent: request to send blocks from `next` on.
+    /// To a new parent: request to send blocks starting at `next`.
     Attach { next: u64, progress: Progress },
     /// To the parent: data blocks of a batch that are missing here or downstream, one bit each,
     /// lowest first.

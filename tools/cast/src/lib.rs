@@ -44,7 +44,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Returns the path of `name`.
 fn path_of(name: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(name))
 }

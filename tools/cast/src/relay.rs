@@ -63,7 +63,7 @@ impl Child {
         }
     }
 
-    fn lacks(&self, block: &Block) -> bool {
+    fn is_missing(&self, block: &Block) -> bool {
         let head = &block.head;
         match self.needs.get(&head.batch) {
             Some(bits) if head.kind == Kind::Data => has_bit(bits, head.index),
@@ -72,7 +72,6 @@ impl Child {
     }
 }
 
-/// Returns true if bit `index` is set.
 pub(crate) fn has_bit(bits: &[u8], index: u32) -> bool {
     let byte = bits.get(index as usize / 8);
     byte.is_some_and(|byte| byte >> (index % 8) & 1 == 1)
@@ -545,7 +544,7 @@ impl Relay {
                     break;
                 }
                 child.next = seq + 1;
-                if child.lacks(block) {
+                if child.is_missing(block) {
                     child.sent = seq + 1;
                     child.sending += 1;
                     self.actions.push_back(Action::Send {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes of a block. The cost of a hash, a message and a write is small beside it, and a chain
+/// Bytes of a block. The cost of a hash, a message and a write is small in comparison, and a chain
 /// fills quickly. Other lengths were not measured.
 pub const BLOCK_LEN: u32 = 1 << 20;
 

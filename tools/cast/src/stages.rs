@@ -306,7 +306,6 @@ impl Reading {
         }
     }
 
-    /// Returns the next block.
     pub(crate) fn next(&self) -> Option<Block> {
         self.blocks.try_recv().ok()
     }

@@ -45,9 +45,6 @@ pub(crate) struct LocalLauncher {
 impl LocalLauncher {
     /// Makes SIGINT set [`Launcher::interrupted`] from now on instead of ending this process. A
     /// second SIGINT ends it.
-    ///
-    /// # Errors
-    /// The error of the system.
     pub(crate) fn catch_interrupts(&self) -> Result<()> {
         let flag = || Arc::clone(&self.interrupted);
         signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED_STATUS, flag())

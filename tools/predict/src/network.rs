@@ -11,7 +11,7 @@ pub enum Progress {
     /// The program's next call of MPI, as in most networks.
     #[default]
     Calls,
-    /// The network or a thread, at once.
+    /// The network or a thread makes progress at once.
     Always,
 }
 

@@ -68,7 +68,6 @@ enum Channel {
     Matched(Matching),
     /// Collective operation with this number in a group.
     Collective(u32, usize),
-    /// Fence with this number.
     Fence(usize),
 }
 

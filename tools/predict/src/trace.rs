@@ -28,7 +28,7 @@ pub struct Event {
     pub action: Action,
 }
 
-/// Properties that a send and its receive share, besides the two processes.
+/// Properties that a send and its receive share, in addition to the two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Matching {
     /// Number that identifies the set of the communicator's processes.

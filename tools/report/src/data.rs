@@ -3,7 +3,6 @@
 
 use portolan_bench::{Metric, Path, Report, Row, compare};
 
-/// The network paths.
 const NETWORK: [Path; 3] = [Path::Packet, Path::Udp, Path::Auto];
 
 /// Undisturbed figures of a run.

@@ -96,7 +96,7 @@ impl Context {
     }
 
     /// Returns the incarnation of `to` with which `from` opens a session now. Over shared memory it
-    /// is that of the present ring, which may have ended.
+    /// is that of the current ring, which may have ended.
     pub(crate) fn life_met(&self, from: u32, to: u32) -> u32 {
         let newest = self.lives[to as usize];
         let has_ended = u32::from(!self.alive[to as usize]);

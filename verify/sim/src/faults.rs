@@ -25,7 +25,6 @@ impl Side {
     }
 }
 
-/// Kind of fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FaultKind {
     /// The process does not run.
@@ -61,7 +60,6 @@ pub(crate) enum FaultKind {
     Mute { node: u32 },
 }
 
-/// Fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) begin_ns: u64,

@@ -9,7 +9,6 @@ use crate::payload;
 use portolan_proto::{LaneId, PortId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Port of the greetings, a system port.
 pub(crate) const GREETING_PORT: PortId = PortId::system(0);
 /// Port of collective operations.
 pub(crate) const GROUP_PORT: PortId = PortId::system(2);

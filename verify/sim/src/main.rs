@@ -37,7 +37,7 @@ struct LivenessArgs {
     seeds: u64,
 }
 
-/// Parameters of a run besides its seed.
+/// Parameters of a run in addition to its seed.
 #[derive(Clone, Debug, clap::Args)]
 struct Kind {
     /// Number of processes (2 to 256) instead of the drawn one.

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
-/// Bytes besides a frame on the wire: preamble, Ethernet header, checksum, gap, IP and UDP.
+/// Bytes in addition to a frame on the wire: preamble, Ethernet header, checksum, gap, IP and UDP.
 const OVERHEAD_LEN: usize = 66;
 
 /// Bytes that a host queues for its wire before a link reports that it has no room.

@@ -445,7 +445,7 @@ impl Node {
             crate::trace::Item::Arrived { from, link, len },
         );
         // Everything that an earlier incarnation had committed came before its end. This frame is
-        // of the present one.
+        // of the current one.
         self.core.connect(local, PeerId(from));
         self.drain(cx, &[]);
         // A link passes the first bytes of a long entry in private memory, see `RxFrame`.

@@ -440,8 +440,8 @@ impl Plan {
 
     fn draw_flows(&mut self, rng: &mut ChaCha8Rng) {
         let flow_count = rng.random_range(1..=12).max(self.nodes);
-        // Bounds the work of one run. A test has hundreds of runs, with some tens of thousands of
-        // frames each.
+        // Bounds the work of one run. A test has hundreds of runs, with tens of thousands of frames
+        // each.
         let mut bytes_left = rng.random_range(200_000..12_000_000usize);
         let messages = rng.random_range(50..6000u32) / flow_count + 1;
         let hot = rng

@@ -154,7 +154,6 @@ impl Program {
         self.closed.iter().any(|(_, late, _)| *late == port)
     }
 
-    /// Returns the ports that are to be opened now.
     pub(crate) fn take_opened(&mut self, now: u64) -> Vec<(PortId, PortMode)> {
         let due = self.closed.extract_if(.., |(at_ns, ..)| *at_ns <= now);
         due.map(|(_, port, mode)| (port, mode)).collect()

@@ -23,17 +23,30 @@ pub(crate) enum Happening {
     /// A frame reaches a process's socket.
     Arrive(Flight),
     /// A frame reaches the switch at the end of this leg of its path.
-    Switch { leg: usize, flight: Flight },
-    /// An event of the stream with this number.
-    Stream { id: usize, what: StreamEvent },
+    Switch {
+        leg: usize,
+        flight: Flight,
+    },
+    Stream {
+        id: usize,
+        what: StreamEvent,
+    },
     /// A process has work: a timer, shared memory, its program.
-    Wake { node: u32 },
-    /// The fault with this index begins.
-    FaultBegins { index: usize },
-    /// The fault with this index ends.
-    FaultEnds { index: usize },
+    Wake {
+        node: u32,
+    },
+    FaultBegins {
+        index: usize,
+    },
+    FaultEnds {
+        index: usize,
+    },
     /// The system notifies `node` that the process `exited` (in its incarnation `life`) has exited.
-    Exited { node: u32, exited: u32, life: u32 },
+    Exited {
+        node: u32,
+        exited: u32,
+        life: u32,
+    },
     /// Check whether everything has completed.
     Check,
 }

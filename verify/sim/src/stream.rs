@@ -35,7 +35,7 @@ pub(crate) enum StreamEvent {
     /// The answer to the greeting has returned.
     Reply { ok: bool },
     /// The time limit for an answer has expired.
-    SilenceLimits,
+    AnswerTimeout,
     /// A part has reached the system of this end.
     Landed { end: usize },
     /// This end is ready to receive.
@@ -99,7 +99,6 @@ pub(crate) struct Direction {
     pub(crate) is_ended: bool,
 }
 
-/// Connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// Opener and acceptor.
@@ -194,7 +193,7 @@ impl Streams {
         // A packet filter drops or refuses connections it does not allow.
         let is_dropped = self.roll(plan.dropped);
         let push = |queue: &mut Queue, at, what| queue.push(at, Happening::Stream { id, what });
-        push(queue, now + PATIENCE_NS, StreamEvent::SilenceLimits);
+        push(queue, now + PATIENCE_NS, StreamEvent::AnswerTimeout);
         let to = now + plan.latency_ns;
         if !is_dropped && self.roll(plan.refused) {
             let back = to + plan.latency_ns;
@@ -336,7 +335,6 @@ impl Streams {
         direction.timeouts <= TIMEOUTS_MAX
     }
 
-    /// Schedules a read of this end at `at`.
     pub(crate) fn schedule_read(&mut self, queue: &mut Queue, at: u64, (id, end): (usize, usize)) {
         let direction = &mut self.all[id].directions[1 - end];
         if at < direction.read_at {

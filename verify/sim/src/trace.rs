@@ -71,7 +71,7 @@ pub(crate) enum Item {
         off: usize,
         len: usize,
     },
-    /// A piece of such a part was received.
+    /// A piece of a part that was passed without a copy was received.
     Taken {
         from: u32,
         off: u64,
@@ -122,7 +122,7 @@ impl fmt::Display for Item {
             Item::StreamUp { peer } => write!(f, "has a stream with {peer}"),
             Item::StreamDown { peer, by_fault } => {
                 let how = if by_fault { "by a fault" } else { "unused" };
-                write!(f, "has no stream with {peer} any more, {how}")
+                write!(f, "lost its stream with {peer}, {how}")
             }
             Item::InPlace { to, op, off, len } => {
                 write!(

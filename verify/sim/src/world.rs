@@ -461,7 +461,7 @@ impl World {
         }
     }
 
-    /// Returns true if the present sessions of two processes are bound to each other.
+    /// Returns true if the current sessions of two processes are bound to each other.
     fn stands(&self, a: u32, b: u32) -> bool {
         let here = self.nodes[a as usize].binding(b);
         let there = self.nodes[b as usize].binding(a);

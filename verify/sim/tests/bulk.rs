@@ -8,8 +8,8 @@ use std::time::Duration;
 
 const MB: usize = 1_000_000;
 
-/// Start of the flows, when the sessions are open and their paths measured. The probes of 64 peers
-/// at once alone fill a socket, and lost ones are repeated after 20 ms.
+/// Start of the flows, when the sessions are open and their paths measured. The concurrent probes
+/// of 64 peers suffice to fill a socket, and lost probes are repeated after 20 ms.
 const START_NS: u64 = 100_000_000;
 
 fn run(scenario: &Scenario) -> Report {

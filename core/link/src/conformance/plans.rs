@@ -18,7 +18,7 @@ fn header(number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Expects frames numbered from `first` on, with `len` bytes of payload in total.
+/// Expects frames numbered starting at `first`, with `len` bytes of payload in total.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     first: u32,
@@ -115,7 +115,8 @@ impl Receiver for Taker {
     }
 }
 
-/// Sends frames numbered from `first` on and receives them with `run` as the plan of every batch.
+/// Sends frames numbered starting at `first` and receives them with `run` as the plan of every
+/// batch.
 fn exchange(bench: &mut Bench, first: u32, lens: &[usize], run: Option<Run>) -> Taker {
     let payload = pattern(lens.iter().sum(), first as usize);
     let head: Vec<u8> = (first..).take(lens.len()).flat_map(header).collect();

@@ -2,7 +2,7 @@
 //! Data path of the raw Ethernet link.
 //!
 //! Frames leave by plain `send`. A transmit ring saves no system call, and the copy behind the
-//! prebuilt header is negligible beside the call. Receiving is in `packet/receiving.rs`.
+//! prebuilt header is negligible compared with the call. Receiving is in `packet/receiving.rs`.
 
 use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::checked_single;

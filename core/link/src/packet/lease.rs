@@ -48,7 +48,7 @@ const KIND_SOCKET: u16 = 1;
 /// Bytes of an interface's name including the terminating zero (IFNAMSIZ of linux/if.h).
 const NAME_LEN: usize = 16;
 
-/// Time limit for a broker's reply. It opens a socket in some 10 ms, one after the other, and a
+/// Time limit for a broker's reply. It opens a socket in about 10 ms, one after the other, and a
 /// host has as many processes as cores.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// drivers that give each frame a page, a full frame costs three, and a short one as much.
 const CHARGED_MAX: usize = 4;
 
-/// Polls for notices of a silent ring per check of its socket for an error: after some 10 ms of
+/// Polls for notices of a silent ring per check of its socket for an error: after about 10 ms of
 /// spinning.
 const POLLS_PER_CHECK: u32 = 64;
 

@@ -299,7 +299,7 @@ impl Shm {
             Life::Leaving | Life::Departed if !is_over => Ok(Admission::AfterRemoval),
             // Its hello may be accepted after its hang-up was seen.
             Life::Leaving if !is_known => Ok(Admission::Now),
-            Life::Leaving | Life::Departed => Err("shm: hello of a peer that is gone"),
+            Life::Leaving | Life::Departed => Err("shm: hello of a peer that has left"),
         }
     }
 

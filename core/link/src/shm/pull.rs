@@ -3,7 +3,7 @@
 //! library: it then writes a part into the reader's memory (`portolan_sys::ring`, offers).
 //!
 //! Invariant: a pull does not return while the peer writes. It may therefore take as long as the
-//! peer's copy of its last claimed share, some 25 µs of the peer's time.
+//! peer's copy of its last claimed share, about 25 µs of the peer's time.
 
 use super::Shm;
 use super::peer::{Inbound, Life};
@@ -15,7 +15,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Polls for the end of the peer's copy before this core is yielded: some microseconds, in which a
+/// Polls for the end of the peer's copy before this core is yielded: a few microseconds, in which a
 /// running peer finishes.
 const SPINS_MAX: u32 = 200;
 

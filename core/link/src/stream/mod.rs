@@ -59,12 +59,12 @@ const GATHER_MAX: usize = 2;
 /// Bytes of TCP's own buffer that the link assumes.
 const RX_BUFFER_LEN: usize = 4 << 20;
 
-/// Most connections that are being opened or have not sent their greeting. Bounds the descriptors
-/// that unverified connections can occupy.
+/// Maximum number of connections that are being opened or have not sent their greeting. Bounds the
+/// descriptors that unverified connections can occupy.
 const GREETERS_MAX: usize = 16;
 
-/// Most connections. Each one with possible data costs a poll of a third of a microsecond. Further
-/// peers use a path instead.
+/// Maximum number of connections. Each one with possible data costs a poll of a third of a
+/// microsecond. Further peers use a path instead.
 pub const CONNECTIONS_MAX: usize = 32;
 
 /// Descriptors of a connection: its socket, and both ends of its pipe.
@@ -522,8 +522,8 @@ fn idle(peer: PeerId) -> Notice {
     }
 }
 
-/// Most notices about unverified connections that wait for `poll_notice`. Any process could create
-/// them without bound.
+/// Maximum number of notices about unverified connections that wait for `poll_notice`. Any process
+/// could create them without bound.
 const NOTICES_MAX: usize = 256;
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Slots {
         (0..self.count).take_while(is_expected).count()
     }
 
-    /// Copies the bytes that landed in the slots from `first` on, end to end.
+    /// Copies the bytes that landed in the slots starting at `first`, end to end.
     fn gather(&self, plan: &Plan<'_>, first: usize, mut to: &mut [u8]) {
         let payloads = plan.dst.chunks(self.fragment_len).skip(first);
         for (index, payload) in (first..).zip(payloads) {

@@ -13,12 +13,12 @@ use crate::{Link, LinkAddr, LinkError, Notice, PeerId, Receiver, TxError, TxFram
 use std::io;
 use std::net::IpAddr;
 
-/// Ports to try until one is free in both families. The other processes of a host use some hundreds of
+/// Ports to try until one is free in both families. The other processes of a host use hundreds of
 /// 28,000 ports.
 const PORTS_TRIED: usize = 8;
 
 /// Receives of the first link per receive of this one while no peer uses it: one system call in
-/// some 10 µs of polling.
+/// about 10 µs of polling.
 const RECEIVES_PER_POLL: u32 = 32;
 
 /// Opens both links.

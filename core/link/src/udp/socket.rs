@@ -26,7 +26,7 @@ pub(super) const BUSY: usize = 1;
 const FRAMES_IN_ROW: u32 = 256;
 
 /// Maximum number of polls of the busy peer's socket per poll of the common one while that is
-/// empty: some 2 µs.
+/// empty: about 2 µs.
 const SKIPPED_POLLS_MAX: u32 = 8;
 
 /// Datagrams in a row after which the kernel's segmentation is switched off. A datagram that might
@@ -44,7 +44,7 @@ const REQUESTS_AFTER_MARK: u32 = 256;
 const BULK_LEN: usize = 48 << 10;
 
 /// Segmentation state of a socket. The segment length is a socket option, changed only when it
-/// differs, instead of a control message with each run, which costs the kernel some 300 ns.
+/// differs, instead of a control message with each run, which costs the kernel about 300 ns.
 #[derive(Debug, Default)]
 struct Segmentation {
     segment_len: u16,
@@ -94,7 +94,7 @@ impl MarkSchedule {
 pub(super) struct Socket {
     pub(super) socket: UdpSocket,
     /// Set if the kernel reports marks. Reporting is enabled when the first run arrives: it costs
-    /// some 40 ns per call, and a process that receives only short messages fills no queue.
+    /// about 40 ns per call, and a process that receives only short messages fills no queue.
     pub(super) reports_marks: bool,
     /// Set if the last poll found nothing.
     pub(super) polled_empty: bool,
@@ -132,9 +132,6 @@ impl Socket {
     }
 
     /// Prepares to send a run: makes the kernel cut it into datagrams of `segment_len` bytes.
-    ///
-    /// # Errors
-    /// Returns the error of the system call.
     #[inline]
     pub(super) fn cut_run(&mut self, segment_len: u16) -> io::Result<()> {
         self.segmentation.datagrams_in_row = 0;
@@ -142,9 +139,6 @@ impl Socket {
     }
 
     /// Prepares to send a datagram of `len` bytes, which must not be cut.
-    ///
-    /// # Errors
-    /// Returns the error of the system call.
     #[inline]
     pub(super) fn cut_datagram(&mut self, len: usize) -> io::Result<()> {
         if self.segmentation.segment_len == 0 {
@@ -250,7 +244,7 @@ impl BusyPeer {
         self.in_row = 0;
     }
 
-    /// Returns `true` if the common socket must be polled besides the busy peer's.
+    /// Returns `true` if the common socket must be polled in addition to the busy peer's.
     #[inline]
     pub(super) fn common_is_due(&mut self) -> bool {
         if self.skips_left > 0 {

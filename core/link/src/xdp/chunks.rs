@@ -25,12 +25,12 @@ use std::sync::atomic::Ordering;
 /// Maximum number of received frames that wait for a process: a burst of 2 ms of full frames.
 pub(super) const RX_LEN: u32 = 1024;
 
-/// Maximum number of frames of a process in flight: some 200 µs of frames, much longer than the
+/// Maximum number of frames of a process in flight: about 200 µs of frames, much longer than the
 /// kernel takes to report that they have left.
 pub(super) const TX_LEN: u32 = 128;
 
 /// Chunks that a process retains before it returns them together. The lock's two system calls then
-/// cost a frame some 10 ns.
+/// cost a frame about 10 ns.
 const HELD_MAX: u32 = 64;
 
 /// Chunks of a place: receive chunks, and all chunks.

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// seconds.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit for the release of the previous group's queue, which the kernel frees some
+/// Time limit for the release of the previous group's queue, which the kernel frees a few
 /// milliseconds after its last socket was closed.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -37,7 +37,6 @@ impl Target {
         self.reach == Reach::SameSubnet
     }
 
-    /// Returns the address with a port.
     pub(crate) fn socket(&self, port: u16) -> SocketAddr {
         match self.ip {
             IpAddr::V4(ip) => (ip, port).into(),

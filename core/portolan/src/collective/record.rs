@@ -235,7 +235,6 @@ impl GroupNotice {
         bytes
     }
 
-    /// Parses `bytes` as a notice.
     pub(crate) fn parse(bytes: &[u8]) -> Option<GroupNotice> {
         let (head, text) = bytes.split_at_checked(NOTICE_LEN)?;
         let &[version, kind, ref rest @ ..] = head else {

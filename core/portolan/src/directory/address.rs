@@ -120,7 +120,6 @@ impl EndpointAddress {
         }
     }
 
-    /// Returns the IPv4 address at `index`.
     fn v4(&self, index: usize) -> Ipv4Addr {
         field::<4>(&self.0, 32 + index * 4).into()
     }

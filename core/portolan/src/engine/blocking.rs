@@ -3,7 +3,7 @@
 //! memory to an operation and wait until it completes.
 #![allow(
     unsafe_code,
-    reason = "a blocking send lends its slice to an operation; see `ops`"
+    reason = "a blocking send passes its slice to an operation; see `ops`"
 )]
 
 use super::wait::FIRST_TURNS;

@@ -62,7 +62,7 @@ impl Inner {
         Some(self.faults.failing.swap_remove(place).1)
     }
 
-    /// Returns whether the notice of a put must be discarded, whose bytes were not written.
+    /// Returns whether the notice of a put must be discarded because its bytes were not written.
     #[inline]
     pub(super) fn skips_notice(&mut self) -> bool {
         std::mem::take(&mut self.faults.skips_notice)
@@ -72,7 +72,7 @@ impl Inner {
     #[cold]
     pub(super) fn note_fault(&mut self, op: OpId, error: OpError) {
         let op = self.ops.real(op);
-        // Not for a region, whose memory no operation of this process owns.
+        // Regions are excluded: no operation of this process owns their memory.
         if self.ops.exists(op) && self.ops.kind(op) != Some(OpKind::Region) {
             let Inner { faults, ops, .. } = self;
             let is_kept = |failing| failing != op && ops.exists(failing);
@@ -209,7 +209,7 @@ impl Inner {
     }
 }
 
-/// Returns the operations, and the ranges of their memory, whose bytes of `transmit` cannot be read.
+/// Returns the operations with unreadable bytes in `transmit`, and the ranges of those bytes.
 #[inline]
 pub(super) fn unreadable(ops: &Ops, transmit: &Transmit<'_>) -> Option<Vec<(OpId, Range<usize>)>> {
     let mut bad = None;
@@ -256,7 +256,8 @@ impl Inner {
 }
 
 impl Engine {
-    /// Fails the operations whose memory cannot be read, in a frame that was not sent therefore.
+    /// Fails the operations whose memory cannot be read. The frame with their bytes was not sent
+    /// for this reason.
     #[cold]
     pub(super) fn on_unreadable(&mut self, bad: Vec<(OpId, Range<usize>)>) {
         for (op, range) in bad {

@@ -97,8 +97,8 @@ pub(super) fn two_pieces_of<'a>(ops: &'a Ops, part: &Payload) -> Option<[&'a [u8
     part_of(ops.pieces(part.op), off, part.len).filter(|[first, _]| !first.is_empty())
 }
 
-/// Returns `len` bytes from `off` on of the concatenation of `first` and `second`, as slices of the
-/// originals.
+/// Returns `len` bytes starting at `off` of the concatenation of `first` and `second`, as slices of
+/// the originals.
 fn part_of([first, second]: [&[u8]; 2], off: usize, len: usize) -> Option<[&[u8]; 2]> {
     let Some(behind) = off.checked_sub(first.len()) else {
         let front = &first[off..];

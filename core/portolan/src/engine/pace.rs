@@ -16,19 +16,19 @@ const COLD_WAIT_NS: u64 = 2_000;
 /// so a process that awaits an answer there makes no useless system call.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
-/// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by
-/// two turns, however long the turns are.
+/// Minimum number of turns between polls of cold links while frames arrive: each frame postpones
+/// the poll by two turns, however long the turns are.
 const COLD_TURNS_MIN_BUSY: u32 = 2;
 
 /// Maximum postponement of a cold poll, in multiples of the interval, while frames arrive
 /// continuously on other links.
 const COLD_WAITS_MAX: u32 = 16;
 
-/// Most turns between polls, for programs with calls that are turns and become rarer. Equals 2 µs
-/// of turns that wait for raw Ethernet, at 12 to 20 ns each.
+/// Maximum number of turns between polls, for programs that make a turn per call and call less and
+/// less often. Equals 2 µs of turns that wait for raw Ethernet, at 12 to 20 ns each.
 const TURNS_MAX: u32 = 160;
 
-/// Most turns between polls while frames arrive, and number of turns after a frame in which more
+/// Maximum number of turns between polls while frames arrive. For as many turns after a frame, more
 /// frames are expected: 8 µs of such turns.
 const TURNS_MAX_BUSY: u32 = 4 * TURNS_MAX;
 

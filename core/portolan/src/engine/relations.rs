@@ -14,10 +14,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Least time before a number is used again.
+/// Minimum time before a number is used again.
 const REST: Duration = Duration::from_secs(1);
 
-/// The same for a program that takes no events of peers.
+/// Rest period for a program that takes no events of peers.
 const REST_UNREPORTED: Duration = Duration::from_secs(60);
 
 /// Interval at which numbers are checked for reuse.

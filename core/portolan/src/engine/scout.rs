@@ -250,7 +250,7 @@ fn result_text((addr, outcome): &(SocketAddr, Outcome)) -> String {
     }
 }
 
-/// Returns the remedy for the most telling failure.
+/// Returns the remedy for the most informative failure.
 fn remedy(tried: &[(SocketAddr, Outcome)], host: &str) -> String {
     let has = |wanted: Outcome| tried.iter().any(|(_, outcome)| *outcome == wanted);
     if has(Outcome::Unsent(libc::EPERM)) {

@@ -328,8 +328,8 @@ impl PartIntake<'_> {
         })
     }
 
-    /// Begins a part: handles what is in its head, and fails the operation whose memory the part
-    /// cannot be written to. The system reports memory that is unmapped later; the stream then
+    /// Begins a part: handles the contents of its head, and fails the operation whose memory the
+    /// part cannot be written to. The system reports memory that is unmapped later; the stream then
     /// ends, and the rest arrives in frames.
     fn begin(&mut self, part: &Part, contents: &Contents) -> Result<(), DropReason> {
         if let Contents::Message(message) = contents {
@@ -388,7 +388,7 @@ impl PartIntake<'_> {
     }
 }
 
-/// Returns `len` bytes from `off` on of the memory of an operation, if they exist.
+/// Returns `len` bytes starting at `off` of the memory of an operation, if they exist.
 fn op_memory(ops: &mut Ops, op: OpId, (off, len): (u64, u64)) -> Option<&mut [u8]> {
     let (off, len) = (usize::try_from(off).ok()?, usize::try_from(len).ok()?);
     ops.bytes_mut(op).get_mut(off..)?.get_mut(..len)

@@ -26,7 +26,7 @@ pub(crate) const CLOCK_TURNS: u32 = 32;
 
 /// Interval, in turns that fill a receive, between turns that do all work. The checks and the
 /// system calls on silent links are then rare, and a frame that arrives on one waits for at most 32
-/// messages, or some 2 µs.
+/// messages, or about 2 µs.
 const ALL_WORK_TURNS: u32 = 32;
 
 /// Time between clock reads after which frames may have queued here. A shorter time does not reduce

@@ -34,8 +34,8 @@ const SLOW_POLL_INTERVAL: Duration = Duration::from_micros(10);
 const SPARSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Does the work that turns do seldom, for a program that sleeps between polls of an operation.
-    /// For such a program, few turns take a long time. `P9.3`
+    /// Runs the checks that normally happen every so many turns. A program that sleeps between
+    /// polls of an operation makes too few turns for them. `P9.3`
     pub(crate) fn catch_up(&mut self) {
         let before = self.inner.now;
         let passed = self.inner.read_clock().since(before);
@@ -303,7 +303,7 @@ impl Inner {
         }
     }
 
-    /// Counts the silence of `peer` from `since` on.
+    /// Counts the silence of `peer` starting at `since`.
     pub(crate) fn watch_since(&mut self, peer: PeerId, since: Instant) {
         let info = &mut self.peers[peer.0 as usize];
         info.last_polled_at = None;

@@ -102,7 +102,7 @@ impl Launch {
         matches!(self.0, Kind::Agent(_))
     }
 
-    /// Requests from the agent of `rank` the state of its process. The answer returns `asked`, the
+    /// Queries the agent of `rank` for the state of its process. The answer returns `asked`, the
     /// time of the inquiry. Only Portolan's own launcher supports this.
     pub(crate) fn inquire(&mut self, rank: u32, asked: u64) {
         if let Kind::Agent(agent) = &mut self.0 {

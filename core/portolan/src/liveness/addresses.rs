@@ -126,7 +126,6 @@ impl PeerAddresses {
         }
     }
 
-    /// Returns the proven address.
     pub(super) fn proven(&self) -> Option<SocketAddr> {
         Some(self.tried.get(usize::from(self.proven?))?.0)
     }

@@ -20,7 +20,6 @@ pub(crate) struct Answer {
     pub(crate) idle: Duration,
 }
 
-/// State of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerState {
     /// No evidence of death.

@@ -501,7 +501,7 @@ impl Reactor {
             && let Some(oldest) = self.connections.get(&token)
             && now >= oldest.since + PROOF_MAX
         {
-            self.fail(token, "no answer came");
+            self.fail(token, "no reply");
         }
         if self.paused_until.is_some_and(|until| now >= until) {
             self.paused_until = None;
@@ -544,7 +544,7 @@ impl Reactor {
             if let Some(token) = attempt.token.take() {
                 self.drop_connection(token);
             }
-            attempt.on_failure(now, "no answer came");
+            attempt.on_failure(now, "no reply");
         }
         if now >= attempt.retry_at {
             self.try_next(attempt, now);
@@ -555,7 +555,7 @@ impl Reactor {
     fn try_next(&mut self, attempt: &mut Attempt, now: Instant) {
         let to = attempt.wanted.addresses[attempt.next];
         attempt.retry_at = now + ADDRESS_MAX;
-        attempt.last_failure = "no answer came".to_owned();
+        attempt.last_failure = "no reply".to_owned();
         let visit = Visit::new(true, Arc::clone(&attempt.wanted.secret));
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let id = Some(attempt.wanted.id);

@@ -48,7 +48,7 @@ enum Stage {
     /// The other side's hello is awaited.
     Hello(Box<Offer>),
     Introduce(Box<Keys>),
-    /// With the number of the relation that was sent to the client.
+    /// Keys, address, and the number of the relation that was sent to the client.
     Begin(Box<Keys>, EndpointAddress, u64),
     Welcome(Box<Keys>, EndpointAddress, PeerId),
     Joined(Box<Farewells>),

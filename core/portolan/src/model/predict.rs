@@ -15,9 +15,9 @@ pub enum Protocol {
 /// Load of the path beside the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// No message waits behind it: the time from its call to its arrival.
+    /// A single message: the time from its call to its arrival.
     Lone,
-    /// Other messages wait behind it: the time from one arrival to the next.
+    /// One of a stream of messages: the time from one arrival to the next.
     Stream,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Number of checks without any received datagram after which a member is excluded from the
 /// multicast, and the time between two checks. A switch that snoops on group membership may take
-/// some tens of milliseconds to notice a member.
+/// tens of milliseconds to notice a member.
 const FAILED_CHECKS_MAX: u32 = 4;
 const CHECK_INTERVAL: Duration = Duration::from_millis(25);
 

@@ -7,7 +7,7 @@
 //! of [`crate::Node::barrier_of`] apply: all members make the same calls in the same order.
 #![allow(
     unsafe_code,
-    reason = "blocking calls lend their slices to operations; see `ops`"
+    reason = "blocking calls pass their slices to operations; see `ops`"
 )]
 
 mod blocking;

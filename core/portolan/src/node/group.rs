@@ -66,7 +66,7 @@ impl Group {
         Group::with_id(node, id, JOB_ID + 1, ranks)
     }
 
-    /// Creates a group like [`Group::new`], with a number from `id_min` on.
+    /// Creates a group like [`Group::new`], with a number starting at `id_min`.
     fn with_id(node: &Node, id: u16, id_min: u16, ranks: &[u32]) -> Result<Group, Error> {
         let setting = |name, value: String, why: &str| {
             Err(Error::Setting {

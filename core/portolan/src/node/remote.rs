@@ -12,7 +12,7 @@
 //! order: a put is complete when its bytes are in place.
 #![allow(
     unsafe_code,
-    reason = "blocking calls lend their slices to operations; see `ops`"
+    reason = "blocking calls pass their slices to operations; see `ops`"
 )]
 
 use super::Node;
@@ -44,7 +44,7 @@ impl RemoteKey {
 
 /// Memory of this process that other processes may use, until [`Node::deregister`].
 #[derive(Debug)]
-#[must_use = "memory that is registered comes back by `deregister` alone"]
+#[must_use = "only `deregister` returns registered memory"]
 pub struct Registration {
     op: OpId,
     key: RemoteKey,

@@ -197,7 +197,7 @@ impl Node {
     /// at most `timeout` until such a process exists, so either side may start first. If a name
     /// has several addresses, the first that answers is used.
     ///
-    /// If the two processes are connected already, returns the present peer. After an event of its
+    /// If the two processes are connected already, returns the current peer. After an event of its
     /// loss, connecting again reaches its successor.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! Tagged messages for programs: matched by a 64-bit tag and the sender, instead of a port.
 #![allow(
     unsafe_code,
-    reason = "a blocking receive lends its slice to an operation; see `ops`"
+    reason = "a blocking receive passes its slice to an operation; see `ops`"
 )]
 
 use super::{INBOX_LEN_MAX, Node};

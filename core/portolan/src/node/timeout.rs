@@ -5,7 +5,7 @@
 //! doubles one. A sleeping process wakes up at the deadline. The clock starts when the call begins.
 #![allow(
     unsafe_code,
-    reason = "blocking calls lend their slices to operations; see `ops`"
+    reason = "blocking calls pass their slices to operations; see `ops`"
 )]
 
 use super::{Awaited, Node, PutNotice};

@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 ///
 /// An index beyond a member's part gets [`Error::RemoteRefused`].
 #[derive(Debug)]
-#[must_use = "memory that is registered comes back by `free` alone"]
+#[must_use = "only `free` returns registered memory"]
 pub struct Window<T> {
     registration: Registration,
     group: Group,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts of a key that were received: a window below the highest, as in RFC 6479.
+//! Replay window of a key: the numbers received recently, as in RFC 6479.
 
 /// Counts below the highest that are distinguished. A network reorders within some frames. An older
 /// frame counts as lost, and is retransmitted with another count.

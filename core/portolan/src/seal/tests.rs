@@ -92,7 +92,6 @@ impl End {
     }
 }
 
-/// Returns the datagrams of a transmit.
 fn datagrams(seals: &mut Seals, transmit: &Transmit<'_>, payload: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     let send = |frame: &TxFrame<'_>| {

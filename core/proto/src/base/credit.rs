@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Credit cost of messages. `P4.3`
 
-/// Bytes charged per message besides its payload, so that credit also bounds the bookkeeping of
-/// small messages.
+/// Bytes charged per message in addition to its payload, so that credit also bounds the bookkeeping
+/// of small messages.
 pub(crate) const CHARGE_OVERHEAD: u32 = 32;
 
 /// Returns the lane credit that a message of `eager_len` bytes costs. `P4.3`

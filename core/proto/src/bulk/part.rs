@@ -19,12 +19,12 @@ use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk, Sum};
 pub(crate) const PART_LEN_MAX: u64 = 256 * 1024;
 
 /// Length of the first part in bytes. While it arrives, the next is summed and sent, so the
-/// receiver starts some 10 µs earlier than with a long one. A call costs as much as copying half of
-/// it.
+/// receiver starts about 10 µs earlier than with a long one. A call costs as much as copying half
+/// of it.
 const PART_LEN_FIRST: u64 = 32 * 1024;
 
-/// Maximum length in bytes of a part, or a run of frames, while short messages pass. They wait some
-/// 5 µs for it at each end, about their own latency.
+/// Maximum length in bytes of a part, or a run of frames, while short messages pass. They wait
+/// about 5 µs for it at each end, about their own latency.
 pub const PART_LEN_MAX_LATENCY_SENSITIVE: usize = 16 * 1024;
 
 /// Alignment of parts of a transfer, relative to its buffer.

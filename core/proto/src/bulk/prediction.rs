@@ -61,7 +61,7 @@ impl ExpectedRun {
         self.len
     }
 
-    /// Returns true if there are none; never the case for a run from [`crate::Core::expected_run`].
+    /// Returns true if there are none. A run from [`crate::Core::expected_run`] is never empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -152,7 +152,7 @@ impl RxTransfer {
 
 impl Transfers {
     /// Returns the bulk frames that `link` most likely receives next, and their sender. They are of
-    /// the transfer that followed the present one last time, else of the present one, else of a
+    /// the transfer that followed the current one last time, else of the current one, else of a
     /// granted one.
     pub(crate) fn expected_run(&mut self, link: LinkId) -> Option<(PeerId, ExpectedRun)> {
         let prediction = &mut self.predictions[link.index()];

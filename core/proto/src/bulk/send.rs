@@ -608,7 +608,7 @@ impl TxTransfer {
         }
     }
 
-    /// Appends `len` bytes of the transfer from `off` on, in one piece after the header in the
+    /// Appends `len` bytes of the transfer starting at `off`, in one piece after the header in the
     /// scratch buffer.
     pub(super) fn put_bytes(
         &self,

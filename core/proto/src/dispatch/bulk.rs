@@ -140,7 +140,7 @@ impl Core {
     }
 
     /// Returns the bulk frames that `link` most likely receives next. They are of the transfer that
-    /// followed the present one last time, else of the present one, else of a granted one. Call it
+    /// followed the current one last time, else of the current one, else of a granted one. Call it
     /// before each batch of frames is received. Their destination contains nothing of value yet.
     pub fn expected_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
         let (peer, run) = self.sh.transfers.expected_run(link)?;

@@ -17,7 +17,7 @@ impl Core {
         self.awake.front().map_or(Instant::NEVER, |&(at, _)| at)
     }
 
-    /// Watches `peer` for dormancy from `at` on, when a session with it begins or continues.
+    /// Watches `peer` for dormancy starting at `at`, when a session with it begins or continues.
     pub(crate) fn watch_quiet(&mut self, at: Instant, peer: PeerId) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
             && state.mark_watched()

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use portolan_wire::{EndpointId, FrameHeader, FrameKind, Hello};
 
 impl Core {
-    /// Returns the identity of the present session with `peer`, failed or not, once the peer's
+    /// Returns the identity of the current session with `peer`, failed or not, once the peer's
     /// token is known from a network.
     #[must_use]
     pub fn session_ids(&self, peer: PeerId) -> Option<SessionIds> {

@@ -28,14 +28,14 @@ impl Core {
             return;
         };
         let (stuck, returned_early) = self.relieve_waited_for();
-        let looked_for = self.sh.matching.lists().forget_missed();
+        let awaited = self.sh.matching.lists().forget_missed();
         let is_stuck = is_idle && !stuck.is_empty();
         if self
             .sh
             .shortage
             .end_check((now, due), returned_early, is_stuck)
         {
-            self.end_stuck(&stuck, looked_for);
+            self.end_stuck(&stuck, awaited);
         }
     }
 
@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Fails the receives that messages of these peers could have satisfied. `P4.15`
-    fn end_stuck(&mut self, stuck: &[PeerId], looked_for: bool) {
+    fn end_stuck(&mut self, stuck: &[PeerId], awaited: bool) {
         let error = OpError::MemoryFull {
             held_len: self.sh.unexpected_len() as u64,
             limit: self.sh.ctx.limits().held_len_max as u64,
@@ -91,7 +91,7 @@ impl Core {
         let is_selected =
             |posted: &Posted| posted.source.is_none_or(|source| stuck.contains(&source));
         let ops = self.sh.matching.take_where(is_selected);
-        self.sh.shortage.set_error(looked_for.then_some(error));
+        self.sh.shortage.set_error(awaited.then_some(error));
         self.sh.ctx.emit(Event::MemoryFull {
             peer: stuck[0],
             error,

@@ -111,8 +111,8 @@ impl Core {
         peer.on_stream_ack(message.mark().received, &mut self.sh.slots)
     }
 
-    /// Returns the place for `len` bytes of an eager message that `from` sends by a stream, from
-    /// offset `off` on. With its first bytes the message is matched; events may follow.
+    /// Returns the place for `len` bytes of an eager message that `from` sends by a stream,
+    /// starting at offset `off`. With its first bytes the message is matched; events may follow.
     ///
     /// # Errors
     /// The message contradicts its lane, or there is no memory for it; the stream must be closed.

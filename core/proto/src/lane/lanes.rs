@@ -70,7 +70,6 @@ impl Lanes {
         len
     }
 
-    /// Returns the credit status of a lane.
     pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
         let consumed = self.rx[lane.index()].consumed;
         self.tx[lane.index()].status(consumed)
@@ -132,7 +131,6 @@ impl DormantLanes {
         lanes
     }
 
-    /// Returns the credit status of a lane.
     pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
         self.tx[lane.index()].status(self.rx[lane.index()].consumed)
     }

@@ -134,7 +134,7 @@ impl LaneRx {
             >= 0
     }
 
-    /// Accepts the next message past the queue.
+    /// Accepts the next message without queueing it.
     #[inline]
     pub(crate) fn take_next(&mut self, charge: u32) {
         self.arrived = self.arrived.wrapping_add(charge);

@@ -87,8 +87,8 @@ pub enum MessagePlace {
 }
 
 impl Lanes {
-    /// Returns the place for `len` bytes of a message from offset `off` on. The message is matched
-    /// with its first bytes.
+    /// Returns the place for `len` bytes of a message starting at offset `off`. The message is
+    /// matched with its first bytes.
     pub(crate) fn place_streamed(
         &mut self,
         env: &mut Env<'_>,

@@ -9,8 +9,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use portolan_wire::LaneId;
 
-/// Capacity up to which a queue keeps its memory, 1.5 KiB. Otherwise a burst of some tens of
-/// messages would allocate it anew for every other message.
+/// Capacity up to which a queue keeps its memory, 1.5 KiB. Otherwise a burst of tens of messages
+/// would allocate it anew for every other message.
 const SHRINK_LEN_MIN: usize = 64;
 
 /// Sender and lane of a message.

@@ -33,7 +33,7 @@ pub(crate) struct Shortage {
     due: Option<Instant>,
     /// Number of waiting messages that were taken.
     taken: u64,
-    /// That number, and the number of delivered messages, at the last check.
+    /// `taken`, and the number of delivered messages, at the last check.
     seen: (u64, u64),
     /// Time for which memory has been full without progress.
     stuck_for: Duration,
@@ -114,7 +114,7 @@ impl Shortage {
         self.error = error;
     }
 
-    /// Returns the time at which the present check was due, if one is.
+    /// Returns the time at which the current check was due, if one is.
     pub(crate) fn begin_check(&mut self, now: Instant) -> Option<Instant> {
         if self.due.is_some_and(|due| now < due) {
             return None;

@@ -23,7 +23,6 @@ const CHUNK_LEN: usize = 16 * 1024;
 /// chunks.
 const SLOT_BITS: u32 = (CHUNK_LEN / SLOT_LEN_MIN).trailing_zeros();
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// Maximum number of chunks.
 const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
 /// Bytes of empty chunks kept for the next messages: two windows of long messages. More is returned
 /// to the allocator, so that a burst has no lasting effect.
@@ -31,8 +30,8 @@ const FREE_CHUNKS_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Memory in bytes reserved for when the allocator fails, and not touched until then. It covers the
 /// messages that peers may still send with the credit they have (`crate::Limits::credit_len`).
 const RESERVE_LEN: usize = 1024 * 1024;
-/// Bytes counted for each message waiting at a port besides its held memory: its queue entry,
-/// twice, because queues double.
+/// Bytes counted for each message waiting at a port in addition to its held memory: its queue
+/// entry, twice, because queues double.
 pub(crate) const WAITING_LEN: usize = 48;
 /// Bytes that must remain available beyond a chunk and doubled tables, for a few other allocations.
 /// It is unpredictable which allocation fails first, and only this one may fail.

@@ -39,7 +39,7 @@ pub(crate) struct RxWindow {
     /// Bitmap words; bit `i` of word `k` stands for `(base & !63) + 64 k + i`. Only valid, and never
     /// empty, while there is a gap.
     words: VecDeque<u64>,
-    /// Number of packet numbers from `base` on that are accepted.
+    /// Number of packet numbers starting at `base` that are accepted.
     span: u32,
     last_num: u32,
     last_attempt: u8,
@@ -159,8 +159,8 @@ impl RxWindow {
         self.advance();
     }
 
-    /// Returns how many numbers from `num` on may be recorded by [`RxWindow::insert_run`]: none if
-    /// `num` or a later one has arrived. `P3.2`
+    /// Returns how many numbers starting at `num` may be recorded by [`RxWindow::insert_run`]: none
+    /// if `num` or a later one has arrived. `P3.2`
     #[inline]
     pub(crate) fn run_max(&self, num: u32) -> u32 {
         if num.wrapping_sub(self.end) >= 1 << 31 {
@@ -170,7 +170,8 @@ impl RxWindow {
         self.span.saturating_sub(ahead)
     }
 
-    /// Records `count` numbers from `first` on, at most as many as [`RxWindow::run_max`] returned.
+    /// Records `count` numbers starting at `first`, at most as many as [`RxWindow::run_max`]
+    /// returned.
     #[inline]
     pub(crate) fn insert_run(&mut self, now: Instant, first: u32, count: u32, attempt: u8) {
         let end = first.wrapping_add(count);
@@ -339,7 +340,7 @@ impl RxWindow {
         }
     }
 
-    /// Returns 64 bits from `base + 1 + 64 index` on.
+    /// Returns 64 bits starting at `base + 1 + 64 index`.
     fn relative_word(&self, index: usize) -> u64 {
         let shift = (self.base & 63) + 1;
         let low = self.words.get(index).copied().unwrap_or(0);

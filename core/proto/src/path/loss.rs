@@ -12,8 +12,8 @@ use crate::base::time::Span;
 use crate::{DropReason, Instant};
 use portolan_wire::Ack;
 
-/// Minimum tolerance for reordering, besides a quarter of the round trip. Frames of one path seldom
-/// overtake one another; a path that reorders is detected soon (`P3.8`).
+/// Minimum tolerance for reordering, in addition to a quarter of the round trip. Frames of one path
+/// seldom overtake one another; a path that reorders is detected soon (`P3.8`).
 const REORDER_MIN: Span = Span::from_micros(5);
 
 /// Maximum tolerance for reordering: two scheduler ticks of the kernel. Beyond that, an unnecessary
@@ -21,7 +21,7 @@ const REORDER_MIN: Span = Span::from_micros(5);
 const REORDER_MAX: Span = Span::from_millis(1);
 
 /// Share of the tolerance, as 1 in N, that each confirmed loss removes. A path that reordered once
-/// is trusted again after some hundred losses.
+/// is trusted again after hundreds of losses.
 const REORDER_DECAY: u64 = 64;
 
 /// Minimum of the first timeout after progress. It probes for a lost tail (RFC 8985, section 7) and
@@ -41,7 +41,7 @@ pub(crate) struct LossState {
     scoreboard: Scoreboard,
     /// Time when the next frame counts as lost, if nothing arrives before.
     lost_at: Instant,
-    /// Tolerance for reordering besides the round trip.
+    /// Tolerance for reordering in addition to the round trip.
     reorder: Span,
     /// Time when the last numbered frame was sent.
     last_sent_at: Instant,

@@ -88,9 +88,10 @@ impl Bytes {
 /// Kind of a transmit, which determines its handling after a refusal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OutgoingKind {
-    /// Numbered frames, `count` from `first` on; they count as lost if not sent.
+    /// Numbered frames, `count` starting at `first`; they count as lost if not sent.
     Numbered { first: u32, count: u32 },
-    /// Lost frames, with their numbers in the scratch buffer, and `count` new ones from `first` on.
+    /// Lost frames, with their numbers in the scratch buffer, and `count` new ones starting at
+    /// `first`.
     Repairs { first: u32, count: u32 },
     /// Frame of a lossless link; keeps waiting if not sent, and is freed when sent.
     Lossless { lane: usize, frame: OpenFrame },

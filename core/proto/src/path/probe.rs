@@ -10,8 +10,8 @@ use crate::mem::scratch::Scratch;
 use alloc::collections::VecDeque;
 use portolan_wire::{FRAME_HEADER_LEN, FrameKind, PROBE_LEN, Probe};
 
-/// Round trips measured per path before the choice is final; the shortest counts. With 8, a path
-/// with a busy peer lost to a slower one in some of a hundred starts. `P6.3`
+/// Number of round trips measured per path before the choice is final. The shortest one counts.
+/// With only 8, a slower path was chosen in a few of 100 runs if the peer was busy. `P6.3`
 const ROUNDS: u8 = 32;
 
 /// Timeout of a probe; a sleeping peer answers within it.

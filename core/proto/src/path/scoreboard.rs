@@ -55,7 +55,7 @@ impl Scoreboard {
         self.words.clear();
     }
 
-    /// Returns the first number from `num` on that was not reported as received.
+    /// Returns the first number not below `num` that was not reported as received.
     pub(super) fn next_unreported(&self, num: u32) -> u32 {
         let mut at = num.wrapping_sub(self.first);
         if at >= 1 << 31 {
@@ -78,7 +78,7 @@ impl Scoreboard {
         self.words.len() == WORDS_MAX && at < 1 << 31 && at as usize / 64 >= WORDS_MAX
     }
 
-    /// Returns 64 bits from bit `at` on.
+    /// Returns 64 bits starting at bit `at`.
     fn word_at(&self, at: u32) -> u64 {
         let (index, shift) = (at as usize / 64, at % 64);
         let word = |index: usize| self.words.get(index).copied().unwrap_or(0);

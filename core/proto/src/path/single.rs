@@ -63,7 +63,7 @@ impl Path {
         SingleFrame::new(link, bytes, num)
     }
 
-    /// Returns true if a message [cut](Path::cut) in this way can be sent with one call now.
+    /// Returns true if a message with this [layout](Path::layout) can be sent with one call now.
     #[inline]
     pub(crate) fn takes_at_once(&self, layout: &FragmentLayout, batch_len: usize) -> bool {
         // Headers are shorter than the space that a call leaves in the longest datagram.
@@ -71,8 +71,8 @@ impl Path {
         layout.count <= per_call.min(self.window_left())
     }
 
-    /// Writes and numbers the frames of a message [cut](Path::cut) in this way, with `tail` after
-    /// the last part.
+    /// Writes and numbers the frames of a message with this [layout](Path::layout), with `tail`
+    /// after the last part.
     pub(crate) fn seal_single_run(
         &mut self,
         now: Instant,

@@ -28,15 +28,15 @@ use portolan_wire::{
 /// by UDP were faster at each length up to 64 KiB.
 const STREAM_MESSAGE_LEN_MIN: usize = 2 * 1024;
 
-/// Most bytes of the head of a record: the front of a stream less its two lengths. `P15.9`
+/// Maximum length of a record's head in bytes: the front of a stream less its two lengths. `P15.9`
 const HEAD_LEN_MAX: usize = 56;
 
 /// Bytes of received messages after which they are acknowledged at once. A sender keeps a copy of
 /// each until then. A quarter of what it may have in flight, so it needs few buffers.
 const ACK_LEN: u32 = 256 * 1024;
 
-/// Most time that an acknowledgement waits to be piggybacked. Nothing but memory depends on it,
-/// since TCP repeats what is lost.
+/// Maximum time for which an acknowledgement waits to be piggybacked. Nothing but memory depends on
+/// it, since TCP repeats what is lost.
 const ACK_DELAY: Span = Span::from_millis(5);
 
 /// Message that has been passed to the stream, or waits for it.

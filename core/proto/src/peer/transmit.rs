@@ -191,7 +191,7 @@ impl Peer {
         sent.or_else(|| self.next_lost(now, sh, link))
     }
 
-    /// Returns true if only bulk data waits for a path besides lost frames.
+    /// Returns true if only bulk data waits for a path in addition to lost frames.
     fn is_bulk_next(&self, now: Instant, link: LinkId) -> bool {
         let Some(path) = self.paths.get(link) else {
             return false;

@@ -53,7 +53,7 @@ enum Stage {
     Gathering { held: HeldId, received: Coverage },
     /// Complete; to be performed in order.
     Waiting(Option<HeldId>),
-    /// Its bytes are being transferred to the region.
+    /// The request's bytes are being transferred to the region.
     Transferring(u32),
     /// Performed or refused; to be answered in order.
     Settled(Result<(), RemoteFault>),

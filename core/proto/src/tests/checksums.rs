@@ -24,7 +24,7 @@ fn up(links: &[LinkId], seed: u64, wants: [bool; 2]) -> Pair {
     let mut pair = Pair::checked(links, seed, wants);
     for end in &mut pair.ends {
         end.core.open_port(PORT, PortMode::InPlace);
-        end.lends = true;
+        end.provides_buffers = true;
     }
     pair.run(Duration::from_millis(100));
     pair

@@ -238,7 +238,7 @@ fn first_message_to_unopened_port_is_reported_once() {
         pair.run(Duration::from_millis(50));
         assert_eq!(pair.ends[1].unopened, [(PORT, PeerId(0))]);
         pair.ends[1].core.open_port(PORT, PortMode::InPlace);
-        pair.ends[1].lends = true;
+        pair.ends[1].provides_buffers = true;
         pair.run(Duration::from_millis(50));
         assert_eq!(pair.ends[1].unopened.len(), 1);
     }
@@ -259,7 +259,7 @@ fn reserved_buffer_is_not_given_to_another_message() {
     let mut pair = Pair::new(NETWORK, 11);
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
-    pair.ends[1].lends = true;
+    pair.ends[1].provides_buffers = true;
     // The second of the low lane waits for the first; meanwhile the high lane's may arrive.
     pair.ends[0].send(B, &LOW, &pattern(1, 2_000_000)).unwrap();
     pair.ends[0].send(B, &LOW, &pattern(2, 70_000)).unwrap();

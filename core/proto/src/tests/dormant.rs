@@ -23,7 +23,7 @@ fn pair() -> Pair {
     let mut pair = Pair::new(NETWORK, 1);
     for end in &mut pair.ends {
         end.core.open_port(PORT, PortMode::InPlace);
-        end.lends = true;
+        end.provides_buffers = true;
     }
     pair.run(Duration::from_millis(100));
     pair
@@ -112,7 +112,7 @@ fn restarted_dormant_peer_opens_a_new_session() {
     exchange(&mut pair, 0, 1);
     let mut fresh = End::new(1, NETWORK, 300);
     fresh.core.open_port(PORT, PortMode::InPlace);
-    fresh.lends = true;
+    fresh.provides_buffers = true;
     fresh.core.connect(pair.now, A);
     pair.ends[1] = fresh;
     pair.run(Duration::from_millis(100));

@@ -218,7 +218,7 @@ fn marks_of_unknown_paths_are_dropped_and_others_do_not_block() {
     pair.ends[1]
         .core
         .open_port(PortId::user(2), PortMode::InPlace);
-    pair.ends[1].lends = true;
+    pair.ends[1].provides_buffers = true;
     for round in 1..40_u32 {
         // Report everything sent, and more, as marked.
         let count = round.wrapping_mul(0x7fff_ffff);

@@ -59,7 +59,7 @@ pub(super) struct End {
     pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
     pub(super) failed: Vec<Event>,
     /// Set if requested buffers are posted at once.
-    pub(super) lends: bool,
+    pub(super) provides_buffers: bool,
     /// Completed requests for remote memory; their buffers are kept for the test.
     pub(super) ended: BTreeMap<u64, Result<(), OpError>>,
     pub(super) notices: Vec<PutNotice>,
@@ -194,7 +194,7 @@ impl End {
             portions: Vec::new(),
             sent: BTreeMap::new(),
             failed: Vec::new(),
-            lends: false,
+            provides_buffers: false,
             ended: BTreeMap::new(),
             notices: Vec::new(),
             unopened: Vec::new(),
@@ -304,7 +304,7 @@ impl End {
                 Event::PeerFailed { .. } | Event::Suspect { .. } => self.failed.push(event),
                 Event::Pull { transfer, .. } => self.core.pull_done(transfer, false),
                 Event::PutNotice(notice) => self.notices.push(notice),
-                Event::BufferNeeded { port, peer, len } if self.lends => {
+                Event::BufferNeeded { port, peer, len } if self.provides_buffers => {
                     self.post(port, usize::try_from(len).unwrap(), Some(peer));
                 }
                 Event::PortUnopened { port, peer } => self.unopened.push((port, peer)),

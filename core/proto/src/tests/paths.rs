@@ -21,7 +21,7 @@ fn up(seed: u64) -> Pair {
     }
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
-    pair.ends[1].lends = true;
+    pair.ends[1].provides_buffers = true;
     pair
 }
 
@@ -134,7 +134,7 @@ fn mtu_drop_is_detected_and_frames_are_refragmented() {
         let mut pair = Pair::new(links, 4);
         pair.run(Duration::from_millis(50));
         pair.ends[1].core.open_port(PORT, PortMode::InPlace);
-        pair.ends[1].lends = true;
+        pair.ends[1].provides_buffers = true;
         pair.narrow = Some((LinkId::UDP, 1300));
         for len in [10, 1400, 20_000, 400_000, 1000, 5000] {
             pair.ends[0].send(B, &LOW, &[7; 400_000][..len]).unwrap();
@@ -166,7 +166,7 @@ fn message_of_one_long_frame_is_refragmented_not_announced() {
         end.core.add_link(LinkId::UDP, jumbo);
         end.core.allow(PeerId(1 - rank), &[LinkId::UDP]);
         end.core.open_port(PORT, PortMode::InPlace);
-        end.lends = true;
+        end.provides_buffers = true;
     }
     pair.ends[0].core.connect(pair.now, B);
     pair.run(Duration::from_millis(50));

@@ -352,7 +352,7 @@ fn unclaimed_messages_block_neither_lane_nor_memory() {
             }
             pair.run(Duration::from_micros(100));
         }
-        // A quarter of the memory besides a lane's credit; then the sender has to wait.
+        // A quarter of the memory in addition to a lane's credit; then the sender has to wait.
         let held = pair.ends[1].core.usage().1;
         let credit = 256 * 1024;
         assert!(

@@ -26,7 +26,7 @@ impl Bell {
         )?))
     }
 
-    /// Wakes the sleeper, or the next one.
+    /// Wakes the sleeping thread, or makes the next sleep return at once.
     pub(super) fn ring(&self) {
         usage::count_call(Call::Write);
         // Fails only after 2^64 - 2 rings without a wake-up.

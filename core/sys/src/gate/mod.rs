@@ -34,9 +34,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Absence of the owner after which its helper starts urgent work. It is hundreds of calls of a
-/// busy program, which does the work itself, and far less than a person or a timeout notices. A
-/// poll takes the core from a pinned program for some 10 µs, or 1 %.
+/// Time since the owner's last call after which its helper starts urgent work. A busy program makes
+/// hundreds of calls in that time, and does the work itself. No timeout of the protocol is nearly
+/// as short. A poll takes the core from a pinned program for about 10 µs, or 1 %.
 pub const ABSENCE: Duration = Duration::from_millis(1);
 
 /// Absence after which the helper starts other work, and interval between its polls. It is half of
@@ -46,7 +46,7 @@ pub const ABSENCE: Duration = Duration::from_millis(1);
 const ABSENCE_PATIENT: Duration = Duration::from_millis(20);
 
 /// The same delay for a guarded value: the first wait for external events when the owner begins to
-/// compute. Polls of some 10 µs at this interval take half a percent of a core from an owner that
+/// compute. Polls of about 10 µs at this interval take half a percent of a core from an owner that
 /// calls continuously.
 const ABSENCE_GUARDED: Duration = Duration::from_millis(2);
 
@@ -64,7 +64,7 @@ const POLLS_MAX: u32 = 10;
 pub enum Pending {
     /// No work.
     Nothing,
-    /// Work that may wait for some tens of milliseconds.
+    /// Work that may wait for tens of milliseconds.
     Patient,
     /// Work that other processes wait for.
     Urgent,
@@ -533,8 +533,8 @@ fn doze<T>(shared: &Shared<T>, time: Duration, seen: Option<Absence>) -> bool {
     sleep(shared, Asleep::Lightly, Some(time), seen)
 }
 
-/// Sleeps until the owner wakes it, or for `most`. Returns at once if the owner has already left
-/// such work in an absence other than `seen`. Returns `true` if it was woken.
+/// Sleeps until the owner wakes it, or for `most`. Returns at once if the owner has released the
+/// value with such work since `seen`. Returns `true` if it was woken.
 fn sleep<T>(
     shared: &Shared<T>,
     asleep: Asleep,

@@ -14,7 +14,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 
 /// Opens a non-blocking socket with the address of `first`, connected to `peer`. `prepare` sets its
-/// options before any data can arrive. For some microseconds, datagrams of other peers may arrive
+/// options before any data can arrive. For a few microseconds, datagrams of other peers may arrive
 /// at the new socket.
 ///
 /// # Errors

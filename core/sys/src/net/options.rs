@@ -136,7 +136,7 @@ pub fn set_ecn(fd: BorrowedFd<'_>, ipv6: bool, bits: u8) -> io::Result<()> {
     }
 }
 
-/// Enables reports of marks with all received data. Costs the kernel some 40 ns per call.
+/// Enables reports of marks with all received data. Costs the kernel about 40 ns per call.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -156,7 +156,8 @@ pub fn enable_receive_offload(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_UDP, libc::UDP_GRO, 1 as c_int)
 }
 
-/// Returns `true` if the kernel can cut one send into many datagrams (udp(7), `UDP_SEGMENT`, Linux
+/// Returns `true` if the kernel can split one send into many datagrams (udp(7), `UDP_SEGMENT`,
+/// Linux
 /// 4.18).
 #[must_use]
 pub fn segmentation_supported(fd: BorrowedFd<'_>) -> bool {

@@ -148,7 +148,7 @@ impl RingLayout {
 impl PacketRing {
     /// Makes the raw Ethernet socket `fd` receive through a ring of about `ring_len` bytes, at
     /// least one block, for frames of up to `frame_len` bytes including the Ethernet header. The
-    /// kernel allocates the memory at once, and waits some milliseconds until the socket is not in
+    /// kernel allocates the memory at once, and waits a few milliseconds until the socket is not in
     /// use without the ring.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 //! AF_XDP sockets (Documentation/networking/af_xdp.rst): frames in a memory area shared by the
 //! kernel and processes, exchanged through rings of descriptors.
 //!
-//! Invariant: the area is read and written only by copies and atomics, because other processes
-//! besides the kernel may access it.
+//! Invariant: the area is read and written only by copies and atomics, because processes other than
+//! the kernel may access it.
 //!
 //! SYNC pair *xdp entry*: release of a ring's producer index, acquire of it: the entries before it
 //! are readable. SYNC pair *xdp space*: release of the consumer index, acquire of it: the entries
@@ -100,9 +100,8 @@ impl XdpSocket {
 
     /// Binds a socket that owns an area to a queue of an interface.
     ///
-    /// # Errors
-    /// `EBUSY` if another socket has the queue, or had it some milliseconds ago; `EINVAL` if there
-    /// is no such queue.
+    /// # Errors `EBUSY` if another socket has the queue, or had it a few milliseconds ago; `EINVAL`
+    /// if there is no such queue.
     pub fn bind_owner(&self, interface: u32, queue: u32, how: XdpSocketUse) -> io::Result<()> {
         let wakeup = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         let flags = match how {

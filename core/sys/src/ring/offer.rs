@@ -34,7 +34,8 @@ use std::sync::atomic::Ordering;
 /// Maximum number of units of a message; their numbers have 16 bits.
 const UNITS_MAX: u64 = u16::MAX as u64;
 
-/// Fewest bytes of a unit. A copying call has an overhead of about 1 µs; 64 KiB take some 6 µs.
+/// Minimum length of a unit in bytes. A copying call has an overhead of about 1 µs; 64 KiB take
+/// about 6 µs.
 const UNIT_LEN: u64 = 64 * 1024;
 
 /// Shortest message that is offered: with fewer bytes, one side would have less than a unit.

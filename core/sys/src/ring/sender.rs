@@ -104,8 +104,8 @@ impl RingSender {
         }
     }
 
-    /// Does the same with padding before the entry, and with the space that the receiver has
-    /// returned.
+    /// Finds room like the fast path, also by padding before the entry and with space that the
+    /// receiver has returned meanwhile.
     #[cold]
     fn find_room(&mut self, len: usize) -> Result<u64, PushError> {
         if len > self.frame_len_max {

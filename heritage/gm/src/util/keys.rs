@@ -49,7 +49,7 @@ pub unsafe extern "C" fn gm_hash_compare_longs(key1: *mut c_void, key2: *mut c_v
     sign(first.cmp(&second))
 }
 
-/// Returns a number for the number of type long at `key`.
+/// Hashes the `long` at `key`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_hash_hash_long(key: *mut c_void) -> c_ulong {
     // SAFETY: the program passes the address of such a number.

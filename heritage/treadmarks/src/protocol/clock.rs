@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Vector timestamps.
 
-/// For each process, the number of its last interval that is known. Intervals are numbered from 1.
+/// The number of the last known interval of each process. Intervals are numbered from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clock(Vec<u32>);
 
 impl Clock {
-    /// Returns the clock that knows no interval of `size` processes.
+    /// Returns the clock of `size` processes without any interval.
     pub(crate) fn new(size: u32) -> Clock {
         Clock(vec![0; size as usize])
     }

@@ -2,8 +2,8 @@
 //! Diffs: the bytes of a page that differ from its twin.
 //!
 //! A diff is a sequence of runs: offset and length − 1 (16 bits each, little-endian), then the
-//! bytes. Only bytes that differ are contained, because another process may have changed those
-//! between.
+//! bytes. It contains only bytes that differ, because another process may have changed the bytes
+//! between them.
 
 use super::wire::Malformed;
 

@@ -80,9 +80,9 @@ pub(crate) struct Dsm<M> {
     dirty: Vec<u32>,
     pub(super) fetches: BTreeMap<u32, Fetch>,
     pub(super) locks: BTreeMap<u32, Lock>,
-    /// In the manager of barriers.
+    /// Arrivals at a barrier, kept by the manager.
     pub(super) arrivals: Vec<Option<Arrival>>,
-    /// Last own interval that all processes know.
+    /// Last own interval that was sent to all processes.
     pub(super) reported: u32,
     pub(super) wait: Wait,
     /// Bytes of intervals and diffs.
@@ -156,7 +156,7 @@ impl<M: Memory> Dsm<M> {
         self.outgoing.push_back((to, bytes));
     }
 
-    /// Handles an access of the program to a page that was not allowed. `write` is whether it is
+    /// Handles an access of the program to a page that was not allowed. `write` is set if it is
     /// known to be a write. The access may be repeated when the process no longer waits.
     pub(crate) fn fault(&mut self, page: u32, write: bool) -> Result<(), DsmError> {
         let state = self.pages.entry(page).or_default();

@@ -27,7 +27,6 @@ impl Interval {
         self.clock.of(self.process)
     }
 
-    /// Returns the pages.
     pub(crate) fn pages(&self) -> impl Iterator<Item = u32> + '_ {
         let runs = self.runs.iter();
         runs.flat_map(|&(first, count)| first..first.saturating_add(count))
@@ -87,7 +86,6 @@ impl Intervals {
         self.find(process, number).map(|interval| &interval.clock)
     }
 
-    /// Returns the intervals of `process` after number `after`.
     pub(crate) fn after(&self, process: u32, after: u32) -> impl Iterator<Item = &Interval> {
         let list = &self.known[process as usize];
         let start = list.partition_point(|interval| interval.number() <= after);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks: a token for each, and a queue that is distributed over the waiting processes.
 //!
-//! The manager of a lock knows the last process that was to have it. It forwards a request to that
-//! process, which passes the token on when it releases the lock. A process keeps the token until
-//! then, so acquiring the same lock again needs no message. Conditions wait at the manager.
+//! The manager of a lock stores the last process to which it assigned the lock. It forwards a
+//! request to that process, which passes the token on when it releases the lock. A process keeps
+//! the token until then, so acquiring the same lock again needs no message. Conditions wait at the
+//! manager.
 
 use super::dsm::{Dsm, DsmError, Wait};
 use super::page::Memory;
@@ -17,7 +18,7 @@ pub(crate) struct Lock {
     is_held: bool,
     /// Process that gets the token next.
     next: Option<Wanted>,
-    /// In the manager: the last process that was to have the lock.
+    /// In the manager: the process that the lock was last assigned to.
     tail: u32,
     /// In the manager: processes that wait for each condition.
     asleep: BTreeMap<u32, VecDeque<Wanted>>,

@@ -59,7 +59,7 @@ pub(crate) struct Wanted {
 pub(crate) enum Message {
     /// To the lock's manager.
     Request(Wanted),
-    /// From the manager to the last process that was to have the lock.
+    /// From the manager to the process that the lock was last assigned to.
     Forward(Wanted),
     Grant {
         lock: u32,

@@ -122,12 +122,10 @@ impl Conn {
         self.advance(Stage::Connected);
     }
 
-    /// Returns the local address, if it is set.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.ends.lock().0
     }
 
-    /// Returns the remote address, if it is set.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         self.ends.lock().1
     }

@@ -12,7 +12,6 @@ pub(crate) enum DropReason {
     TooMany,
     /// Its bytes were not a request, or it disconnected before it sent a complete one.
     NoRequest,
-    /// Its listener was closed.
     ListenerClosed,
     /// A system call failed.
     System,

@@ -47,7 +47,6 @@ impl PartialEq for Fidptr {
     }
 }
 
-/// An event.
 pub(crate) enum Event {
     /// An event that the application wrote.
     Written { event: u32, bytes: Box<[u8]> },

@@ -223,7 +223,7 @@ unsafe fn run(ep: *mut FidEp, form: Form, call: &Call, numbers: &Numbers) -> isi
     })
 }
 
-/// Runs an operation that was looked up.
+/// Runs an operation of the table.
 ///
 /// # Safety
 /// As for [`run`].

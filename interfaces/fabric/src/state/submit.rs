@@ -33,7 +33,6 @@ impl State {
         Ok(())
     }
 
-    /// Sends a copy.
     pub(crate) fn send_copy(
         &mut self,
         at: usize,

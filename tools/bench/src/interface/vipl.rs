@@ -82,7 +82,7 @@ pub(super) struct Vipl {
     size: usize,
     control: ControlBuffers,
     registered: Vec<Registered>,
-    /// Send descriptors, used in pass. The library owns each while its send is in flight.
+    /// Send descriptors, used in turn. The library owns each while its send is in flight.
     sends: Box<[Place]>,
     receives: Box<[Place]>,
     places: Box<[u8]>,

@@ -103,16 +103,12 @@ pub(crate) struct Remote {
     addr: SocketAddr,
     token: String,
     session: u64,
-    /// Host of the server.
     pub(crate) host: ServerHost,
     session_stream: TcpStream,
 }
 
 impl Remote {
     /// Begins a session with the server of `args`; returns `None` if they name none.
-    ///
-    /// # Errors
-    /// See [`RemoteError`].
     pub(crate) fn open(args: &RemoteArgs) -> Result<Option<Remote>, RemoteError> {
         let Some(host_arg) = args.client.clone() else {
             return Ok(None);
@@ -158,9 +154,6 @@ impl Remote {
 
     /// Starts the answering end of a bare row at the server. Reads from it time out after the
     /// longest duration of the row.
-    ///
-    /// # Errors
-    /// The server has failed, or refuses.
     pub(crate) fn answerer(&self, spec: &Spec) -> Result<Wire> {
         let stream = self.start_end(&Request::Bare {
             session: self.session,
@@ -172,9 +165,6 @@ impl Remote {
     }
 
     /// Starts rank 1 of a job's row at the server. The connection is that of the rank's agent.
-    ///
-    /// # Errors
-    /// The server has failed, or refuses.
     pub(crate) fn rank(&self, spec: &Spec) -> Result<Arc<TcpStream>> {
         let request = Request::Rank {
             session: self.session,

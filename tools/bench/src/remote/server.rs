@@ -200,7 +200,6 @@ impl Server<'_> {
         }
     }
 
-    /// Returns the request of an authenticated call.
     fn authenticate(&self, call: &Call, nonce: &str) -> Result<Request, String> {
         if (call.portolan_bench, call.build.as_str()) != (VERSION, BUILD) {
             return Err(format!(

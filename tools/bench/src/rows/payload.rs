@@ -19,7 +19,6 @@ const HEADER: usize = 24;
 pub(crate) trait Load {
     /// Returns the units of a pass, if the load determines them.
     fn pass_units(&self) -> Option<u64>;
-    /// Returns the messages in a pass of `units` units.
     fn pass_messages(&self, units: u64) -> u64;
     /// Begins a pass, possibly the last.
     fn begin_pass(&mut self, last: bool);

@@ -24,9 +24,6 @@ pub(crate) struct Ring {
 impl Ring {
     /// Sets up a ring for frames of at most `frame_len` bytes on `socket`, which must not be bound
     /// yet.
-    ///
-    /// # Errors
-    /// A system call fails.
     pub(crate) fn new(socket: &OwnedFd, frame_len: usize) -> io::Result<Ring> {
         let fd = socket.as_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;

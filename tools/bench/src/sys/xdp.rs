@@ -59,9 +59,6 @@ struct Ring {
 
 impl Xdp {
     /// Opens a socket on queue 0 of `interface` for frames of `ether_type`.
-    ///
-    /// # Errors
-    /// A system call fails.
     pub(crate) fn open(interface: &str, ether_type: u16, native: bool) -> io::Result<Xdp> {
         let index = nix::net::if_::if_nametoindex(interface)?;
         // SAFETY: no pointer is passed.
@@ -128,9 +125,6 @@ impl Xdp {
     }
 
     /// Sends a frame. Returns `false` if the socket buffer is full.
-    ///
-    /// # Errors
-    /// The system call fails.
     #[inline]
     pub(crate) fn try_send(&mut self, frame: &[u8]) -> io::Result<bool> {
         let mut chunk = [0; 8];
@@ -268,7 +262,7 @@ fn bind(fd: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
         sxdp_shared_umem_fd: 0,
     };
     let (name, len) = ((&raw const addr).cast(), socklen::<libc::sockaddr_xdp>());
-    // The kernel releases a queue some milliseconds after its last socket was closed.
+    // The kernel releases a queue a few milliseconds after its last socket was closed.
     let mut attempts = 200;
     loop {
         // SAFETY: `addr` is a sockaddr_xdp of the length given.

@@ -55,9 +55,6 @@ pub(crate) trait Out {
     fn skip(&mut self, hash: &[u8; 32]);
     /// Waits until all receivers have reported, and returns the blocks of a batch that any of them
     /// lacks.
-    ///
-    /// # Errors
-    /// See [`Out::emit`].
     fn needs(&mut self, batch: u32) -> Result<Vec<u8>, Fault>;
     /// Reports a problem that does not end the cast.
     fn warn(&mut self, text: String);

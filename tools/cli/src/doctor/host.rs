@@ -13,7 +13,6 @@ const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_BPF: u32 = 39;
 
-/// The machine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(super) host: String,

@@ -5,7 +5,6 @@ use super::nic::Nic;
 use super::{Finding, Report};
 use std::fmt::Write;
 
-/// Returns the report as text.
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

@@ -93,7 +93,6 @@ struct Rsh {
     /// Name of the lab.
     #[arg(long, default_value = "lab")]
     name: String,
-    /// The host.
     host: String,
     /// Words of a command line for a shell.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]

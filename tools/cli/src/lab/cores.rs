@@ -22,7 +22,6 @@ const TEXT_LEN_MAX: usize = 100;
 pub(crate) struct Cores(Vec<usize>);
 
 impl Cores {
-    /// Creates a set of these cores.
     pub(crate) fn new(cores: Vec<usize>) -> Cores {
         Cores(cores)
     }
@@ -147,7 +146,6 @@ impl CoreList {
         CoreList(Vec::new())
     }
 
-    /// Returns the cores of host `index`.
     pub(crate) fn of_host(&self, index: u32) -> Cores {
         match self.0.len() {
             0 => Cores::default(),

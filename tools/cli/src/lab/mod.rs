@@ -32,7 +32,6 @@ pub(crate) use temporary::TemporaryLab;
 pub(crate) struct Lab {
     /// Its name, the first part of its namespaces' names.
     pub(crate) name: String,
-    /// Number of hosts.
     pub(crate) host_count: u32,
     /// MTU of its interfaces.
     pub(crate) mtu: u32,
@@ -60,7 +59,6 @@ pub(crate) struct Options {
 /// A lab to create, without its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
-    /// Number of hosts.
     pub(crate) host_count: u32,
     /// MTU of the interfaces in bytes.
     pub(crate) mtu: u32,

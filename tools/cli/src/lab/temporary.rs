@@ -21,9 +21,6 @@ pub(crate) struct TemporaryLab {
 
 impl TemporaryLab {
     /// Creates a lab with a unique name.
-    ///
-    /// # Errors
-    /// The errors of [`Lab::up`].
     pub(crate) fn up(like: &Kind) -> Result<TemporaryLab> {
         let name = format!("tmp{}-{:08x}", std::process::id(), rand::random::<u32>());
         let options = like.clone().named(name);
@@ -46,7 +43,6 @@ impl TemporaryLab {
         Ok(TemporaryLab { lab, guard })
     }
 
-    /// Returns the lab.
     pub(crate) fn lab(&self) -> &Lab {
         &self.lab
     }

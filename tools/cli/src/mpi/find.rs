@@ -221,30 +221,30 @@ fn examine(launcher: &Path) -> Option<Mpi> {
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    recognise(&said, launcher)
+    let output = String::from_utf8_lossy(&output.stdout);
+    recognise(&output, launcher)
 }
 
 /// Identifies a launcher by its `--version` output.
-pub(super) fn recognise(said: &str, launcher: &Path) -> Option<Mpi> {
-    let first = said.lines().next()?;
+pub(super) fn recognise(output: &str, launcher: &Path) -> Option<Mpi> {
+    let first = output.lines().next()?;
     let (kind, version) = if first.contains("Open MPI") || first.contains("OpenRTE") {
         (Kind::OpenMpi, last_word(first))
-    } else if said.contains("Intel(R) MPI Library") {
+    } else if output.contains("Intel(R) MPI Library") {
         let version = first
             .split("Version ")
             .nth(1)
             .map(|rest| rest.split(',').next());
         (Kind::Intel, version.flatten().unwrap_or(first).to_owned())
     } else if first.starts_with("HYDRA") {
-        let line = said
+        let line = output
             .lines()
             .find(|line| line.trim().starts_with("Version:"))?;
         (Kind::Mpich, last_word(line))
     } else {
         return None;
     };
-    let device = (kind == Kind::Mpich).then(|| device_in(said)).flatten();
+    let device = (kind == Kind::Mpich).then(|| device_in(output)).flatten();
     Some(Mpi {
         kind,
         version,
@@ -261,8 +261,8 @@ fn last_word(line: &str) -> String {
 }
 
 /// Returns the value of `--with-device=` among the configure options.
-fn device_in(said: &str) -> Option<String> {
-    let rest = said.split("--with-device=").nth(1)?;
+fn device_in(output: &str) -> Option<String> {
+    let rest = output.split("--with-device=").nth(1)?;
     let end = rest.find(|c: char| c.is_whitespace() || c == '\'' || c == '"');
     Some(rest[..end.unwrap_or(rest.len())].to_owned())
 }

@@ -94,7 +94,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
              program is statically linked with its MPI, or was built for another MPI than the launcher; \
              check with `ldd`"
         ),
-        None => eprintln!("portolan: no process came as far as MPI_Init, so there is no profile"),
+        None => eprintln!("portolan: no process reached MPI_Init, so there is no profile"),
     }
     Ok(ExitCode::from(status))
 }

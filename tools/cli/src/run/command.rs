@@ -299,9 +299,9 @@ fn directory(requested: Option<PathBuf>) -> Result<String> {
         Ok(Err(path)) => {
             user_error!("the name of the directory {path:?} is not UTF-8: use another directory")
         }
-        Err(error) => user_error!(
-            "the working directory does not exist any more ({error}): change to another"
-        ),
+        Err(error) => {
+            user_error!("the working directory no longer exists ({error}): change to another")
+        }
     }
 }
 

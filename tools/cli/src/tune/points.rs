@@ -26,12 +26,12 @@ pub(super) enum Variant {
     /// As without a model.
     #[serde(rename = "usual")]
     Default,
-    /// With rendezvous, although it could be eager.
+    /// Sent by rendezvous, although it could be eager.
     #[serde(rename = "asked")]
     Rendezvous,
     /// Frame by frame on the path of small messages.
     Frames,
-    /// In calls of this many bytes.
+    /// Sent in calls of this many bytes.
     Pieces(u64),
 }
 

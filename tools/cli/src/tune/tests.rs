@@ -50,7 +50,6 @@ fn machine(path: Path, receiver_ns: f64) -> PathModel {
     }
 }
 
-/// Returns the time of the machine for a task.
 fn time(machine: &PathModel, path: Path, task: Task, kind: Kind) -> f64 {
     let way = if task.is_rendezvous(path) {
         Protocol::Rendezvous

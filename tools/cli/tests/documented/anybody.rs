@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A taken message, in the order of the receives.
 enum Taken<'a> {
-    /// By the receive of this step, into this many bytes.
+    /// Taken by the receive of this step, into this many bytes.
     Receive(usize, &'a Outcome, usize),
-    /// By a handler: from this rank, this many bytes with this sum.
+    /// Taken by a handler: from this rank, this many bytes with this sum.
     Handler(u32, u64, u64),
 }
 
@@ -42,7 +42,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn goes_on(&mut self, at: usize, places: &mut Places) -> bool {
+    fn search(&mut self, at: usize, places: &mut Places) -> bool {
         if at == self.taken.len() {
             return true;
         }
@@ -59,7 +59,7 @@ impl Search<'_> {
             let fits = next.is_some_and(|&(message, to)| self.taken[at].can_be(key.0, message, to));
             if fits {
                 places.insert(*key, place + 1);
-                if self.goes_on(at + 1, places) {
+                if self.search(at + 1, places) {
                     return true;
                 }
                 places.insert(*key, place);
@@ -86,15 +86,15 @@ impl Search<'_> {
     }
 }
 
-/// Describes the contradiction if the outcomes `told` of the rank's steps are impossible.
-pub(crate) fn difference(class: &AnyClass, told: &[Outcome]) -> Option<String> {
+/// Describes the contradiction if the outcomes `reported` of the rank's steps are impossible.
+pub(crate) fn difference(class: &AnyClass, reported: &[Outcome]) -> Option<String> {
     let mut taken = Vec::new();
     for &(step, buffer) in &class.receives {
         // A process that did not reach this step is reported elsewhere.
-        taken.push(Taken::Receive(step, told.get(step)?, buffer));
+        taken.push(Taken::Receive(step, reported.get(step)?, buffer));
     }
     if let Some(step) = class.handled
-        && let Some(Outcome::Handled(heard)) = told.get(step)
+        && let Some(Outcome::Handled(heard)) = reported.get(step)
     {
         let heard = heard.iter();
         taken.extend(heard.map(|&(from, len, bytes)| Taken::Handler(from, len, bytes)));
@@ -106,7 +106,7 @@ pub(crate) fn difference(class: &AnyClass, told: &[Outcome]) -> Option<String> {
         dead_ends: BTreeSet::new(),
         furthest: (0, places.clone()),
     };
-    (!search.goes_on(0, &mut places)).then(|| search.difference(class.rank))
+    (!search.search(0, &mut places)).then(|| search.difference(class.rank))
 }
 
 #[cfg(test)]
@@ -141,13 +141,13 @@ mod tests {
         });
         let whole = |source: u32, id| received(message(id), PORT, source, 5000, true);
         for (source, id) in [(0, 1), (1, 2)] {
-            let told = [cut.clone(), whole(source, id)];
-            assert_eq!(difference(&class(), &told), None);
+            let reported = [cut.clone(), whole(source, id)];
+            assert_eq!(difference(&class(), &reported), None);
         }
-        let told = [cut, whole(1, 3)];
-        let said = difference(&class(), &told).unwrap();
-        assert!(said.contains("rank 0, step 1"), "{said}");
-        let told = [whole(1, 2), whole(1, 2)];
-        assert!(difference(&class(), &told).is_some());
+        let reported = [cut, whole(1, 3)];
+        let text = difference(&class(), &reported).unwrap();
+        assert!(text.contains("rank 0, step 1"), "{text}");
+        let reported = [whole(1, 2), whole(1, 2)];
+        assert!(difference(&class(), &reported).is_some());
     }
 }

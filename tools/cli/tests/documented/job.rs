@@ -49,7 +49,7 @@ pub(crate) fn play_as_rank() -> bool {
 /// End of a job, and the outcomes reported by its processes, by rank.
 pub(crate) struct Run {
     ended: Ended,
-    told: Vec<Vec<Outcome>>,
+    reported: Vec<Vec<Outcome>>,
 }
 
 /// Runs `program`; `lab` names two hosts for paths between hosts.
@@ -78,13 +78,15 @@ pub(crate) fn run(program: &Program, lab: Option<&str>, seconds: u64) -> Run {
         .args(as_rank_args())
         .output()
         .unwrap();
-    let told = (0..program.processes.len()).map(|rank| {
-        let told = read_to_string(directory.path().join(rank.to_string())).unwrap_or_default();
-        let lines = told.lines().map(|line| serde_json::from_str(line).unwrap());
+    let reported = (0..program.processes.len()).map(|rank| {
+        let reported = read_to_string(directory.path().join(rank.to_string())).unwrap_or_default();
+        let lines = reported
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
         lines.collect()
     });
     Run {
-        told: told.collect(),
+        reported: reported.collect(),
         ended: output.into(),
     }
 }
@@ -93,7 +95,7 @@ impl Run {
     /// Describes the first difference from the prediction.
     pub(crate) fn difference(&self, program: &Program, prediction: &Prediction) -> Option<String> {
         let differences =
-            (0..self.told.len()).filter_map(|rank| self.in_steps(program, prediction, rank));
+            (0..self.reported.len()).filter_map(|rank| self.in_steps(program, prediction, rank));
         let differences: Vec<String> = differences
             .chain(
                 prediction
@@ -107,7 +109,7 @@ impl Run {
                     .iter()
                     .filter_map(|chain| self.in_chain(chain)),
             )
-            .chain((0..self.told.len()).filter_map(|rank| self.in_bursts(program, rank)))
+            .chain((0..self.reported.len()).filter_map(|rank| self.in_bursts(program, rank)))
             .chain(self.in_end(prediction))
             .collect();
         (!differences.is_empty()).then(|| {
@@ -123,10 +125,10 @@ impl Run {
 
     fn in_steps(&self, program: &Program, prediction: &Prediction, rank: usize) -> Option<String> {
         let expected = &prediction.steps[rank];
-        let told = &self.told[rank];
+        let reported = &self.reported[rank];
         for (index, expected) in expected.iter().enumerate() {
             let step = &program.processes[rank][index];
-            let Some(outcome) = told.get(index) else {
+            let Some(outcome) = reported.get(index) else {
                 let never = *expected == Expected::Never;
                 return (!never)
                     .then(|| format!("rank {rank} did not come past step {index}, {step:?}"));
@@ -141,14 +143,14 @@ impl Run {
     }
 
     fn in_class(&self, class: &AnyClass) -> Option<String> {
-        anybody::difference(class, &self.told[class.rank as usize])
+        anybody::difference(class, &self.reported[class.rank as usize])
     }
 
     fn in_chain(&self, chain: &Chain) -> Option<String> {
         let Chain { rank, links } = chain;
-        let told = &self.told[*rank as usize];
+        let reported = &self.reported[*rank as usize];
         let has_failed = |step: usize| {
-            let outcome = told.get(step);
+            let outcome = reported.get(step);
             matches!(outcome, Some(Outcome::Fault(Fault::PeerGone { .. })))
         };
         let first = links
@@ -156,7 +158,7 @@ impl Run {
             .position(|link| has_failed(link.step) && !link.may_fail_alone)?;
         let Link { step, .. } = links[first..]
             .iter()
-            .find(|link| !has_failed(link.step) && told.len() > link.step)?;
+            .find(|link| !has_failed(link.step) && reported.len() > link.step)?;
         Some(format!(
             "rank {rank}, step {step}: a message behind one that was lost"
         ))
@@ -171,7 +173,7 @@ impl Run {
         };
         let sent: usize = program.processes.iter().flatten().map(sent_to).sum();
         let mut got_count = 0;
-        self.told[rank].iter().find_map(|outcome| {
+        self.reported[rank].iter().find_map(|outcome| {
             let Outcome::Bursts { got, counted } = outcome else {
                 return None;
             };
@@ -197,8 +199,8 @@ impl Run {
         let killed = prediction.killed?;
         let named = format!("rank {killed} on ");
         let err = &self.ended.err;
-        let told = err.contains(&named) && err.contains("SIGKILL");
-        (!told).then(|| format!("the launcher does not say that rank {killed} was killed"))
+        let reported = err.contains(&named) && err.contains("SIGKILL");
+        (!reported).then(|| format!("the launcher does not say that rank {killed} was killed"))
     }
 }
 

@@ -55,7 +55,7 @@ fn as_rank() {
     job::play_as_rank();
 }
 
-/// Two hosts, for as long as programs run.
+/// A lab of two hosts that exists while programs run.
 struct Lab(Option<String>);
 
 impl Lab {
@@ -211,22 +211,22 @@ fn canary(ids: [u32; 3]) -> Program {
 fn deviation_from_the_prediction_is_reported() {
     let program = canary([1, 2, 3]);
     let run = job::run(&program, None, JOB_SECONDS);
-    let told = |as_if: &Program| run.difference(as_if, &predict(as_if).unwrap());
-    assert_eq!(told(&program), None);
-    let exchanged = told(&canary([2, 1, 3])).unwrap();
+    let reported = |as_if: &Program| run.difference(as_if, &predict(as_if).unwrap());
+    assert_eq!(reported(&program), None);
+    let exchanged = reported(&canary([2, 1, 3])).unwrap();
     assert!(
         exchanged.contains("no next message of anybody"),
         "{exchanged}"
     );
-    let altered = told(&canary([1, 2, 4])).unwrap();
+    let altered = reported(&canary([1, 2, 4])).unwrap();
     assert!(altered.contains("rank 1, step 4"), "{altered}");
     let mut longer = canary([1, 2, 3]);
     longer.processes[1].insert(5, Step::Flush);
-    let missing = told(&longer).unwrap();
+    let missing = reported(&longer).unwrap();
     assert!(missing.contains("did not come past step 6"), "{missing}");
     let mut killed = canary([1, 2, 3]);
     *killed.processes[1].last_mut().unwrap() = Step::Kill;
-    let alive = told(&killed).unwrap();
+    let alive = reported(&killed).unwrap();
     assert!(alive.contains("should end with status 137"), "{alive}");
 }
 

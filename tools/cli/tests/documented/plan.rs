@@ -80,9 +80,9 @@ impl Pick {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum How {
     Plain,
-    /// In three pieces; for a tag as `Plain`.
+    /// Sent in three pieces. Tagged messages are sent like `Plain`.
     Gathered,
-    /// By the call that copies and needs no wait.
+    /// Sent by the call that copies and needs no wait.
     Copied,
 }
 
@@ -106,7 +106,6 @@ pub(crate) enum Reducer {
 pub(crate) enum Remote {
     Put(Message),
     Get(usize),
-    /// Adds to a `u64`.
     Add(u64),
     /// Adds, and returns the previous value.
     FetchAdd(u64),

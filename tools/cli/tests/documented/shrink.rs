@@ -5,7 +5,7 @@ use crate::draw::{Drawn, EVERYBODYS, count_handled};
 use crate::model::predict;
 use crate::plan::{Message, Program, Step};
 
-/// Largest number of programs to try while shrinking: some minutes of jobs, as a hanging job takes
+/// Largest number of programs to try while shrinking: a few minutes of jobs, as a hanging job takes
 /// seconds.
 const TRIES_MAX: usize = 300;
 

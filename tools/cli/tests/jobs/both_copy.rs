@@ -101,7 +101,7 @@ fn may_write_there(node: &mut Node) -> bool {
     write_process(pid, addr, &[1]).is_ok()
 }
 
-/// Does the same on the other side, and sends the address of a byte for a test write.
+/// Forbids writes on the other side, and sends the address of a byte for a test write.
 fn forbid_writing(node: &mut Node) -> Box<[u8]> {
     set_dumpable(false).unwrap();
     let place: Box<[u8]> = vec![0; 1].into();

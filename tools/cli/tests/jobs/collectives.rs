@@ -213,21 +213,21 @@ fn mismatches(node: &mut Node) {
         let call = if node.rank() == 0 { first } else { others };
         println!("\n{id}: {call:?}");
         let error = until_refused(node, &group, call);
-        let told = error.to_string();
-        assert!(matches!(error, Error::CollectiveMismatch(_)), "{told}");
+        let message = error.to_string();
+        assert!(matches!(error, Error::CollectiveMismatch(_)), "{message}");
         assert!(
-            words.iter().all(|word| told.contains(word)),
-            "{words:?}: {told}"
+            words.iter().all(|word| message.contains(word)),
+            "{words:?}: {message}"
         );
         let again = node.barrier_of(&group).unwrap_err().to_string();
-        assert_eq!(again, told, "the group can be used again");
+        assert_eq!(again, message, "the group can be used again");
         // Other groups are not affected.
         node.barrier().unwrap();
     }
 }
 
-/// Calls a broadcast with a root of its own at one member, and then sends messages outside of
-/// groups. The member that waits in the broadcast inquires at those that have already left it.
+/// One member calls a broadcast with a different root, and the members then exchange plain
+/// messages. The member that waits in the broadcast queries those that have already left it.
 fn roots(node: &mut Node) {
     let (own, size) = (node.rank(), node.size());
     let all: Vec<u32> = (0..size).collect();
@@ -237,10 +237,10 @@ fn roots(node: &mut Node) {
         let call = Broadcast(u32::from(own == size - 1), len);
         let failed = make(node, &group, call).err();
         if own == size - 1 {
-            let told = failed.expect("it cannot end well").to_string();
+            let message = failed.expect("it cannot end well").to_string();
             assert!(
-                told.contains("from member 0") && told.contains("from member 1"),
-                "{told}"
+                message.contains("from member 0") && message.contains("from member 1"),
+                "{message}"
             );
             for rank in 0..size - 1 {
                 node.send(Target::new(rank, PORT), b"told").unwrap();
@@ -291,10 +291,10 @@ fn orders(node: &mut Node) {
         let ranks = if own == 0 { &other } else { &all };
         let group = Group::new(node, id, ranks).unwrap();
         let error = until_refused(node, &group, call);
-        let told = error.to_string();
-        assert!(matches!(error, Error::CollectiveMismatch(_)), "{told}");
+        let message = error.to_string();
+        assert!(matches!(error, Error::CollectiveMismatch(_)), "{message}");
         let words = ["rank 0", "other members, or the same in another order"];
-        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
         node.barrier().unwrap();
     }
     if node.size() > 2 {
@@ -507,8 +507,8 @@ fn as_rank() {
 
 fn play(count: u32, role: &str, path: &str) {
     let out = run_ranks(count, role, &["--path", path]).succeeded(role);
-    let told = out.matches("all was told").count();
-    assert_eq!(told, count as usize, "{out}");
+    let message = out.matches("all was told").count();
+    assert_eq!(message, count as usize, "{out}");
 }
 
 #[test]
@@ -528,8 +528,8 @@ fn mismatched_broadcast_roots_are_reported_to_all_members() {
 fn roots_without_a_pending_wait_get_mismatches_at_close() {
     for (count, path) in [(2, "shm"), (3, "udp")] {
         let ended = run_ranks(count, "all roots", &["--path", path]);
-        let told = ended.out.matches("all was told").count();
-        assert_eq!(told, count as usize, "{}{}", ended.out, ended.err);
+        let message = ended.out.matches("all was told").count();
+        assert_eq!(message, count as usize, "{}{}", ended.out, ended.err);
     }
 }
 
@@ -569,8 +569,8 @@ fn the_death_of_a_member_ends_the_calls_of_all_others() {
         ("death in a cast", "udp"),
     ] {
         let ended = run_ranks(4, role, &["--path", path]);
-        let told = ended.out.matches("told of the death").count();
-        assert_eq!(told, 3, "{}{}", ended.out, ended.err);
+        let message = ended.out.matches("told of the death").count();
+        assert_eq!(message, 3, "{}{}", ended.out, ended.err);
         assert!(ended.err.contains("rank 1 on"), "{}", ended.err);
         assert_eq!(ended.status, 134, "{}", ended.err);
     }

@@ -18,10 +18,10 @@ const VICTIM: u32 = 1;
 const DELAY: Duration = Duration::from_millis(300);
 
 /// Interval between tests of an operation: short enough to count as waiting (`P9.3`).
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
-/// A peer timeout that is shorter than a stop of some seconds.
-const IMPATIENT: &str = "peer_timeout=900ms";
+/// A peer timeout that is shorter than a stop of a few seconds.
+const SHORT_TIMEOUT: &str = "peer_timeout=900ms";
 
 const PORT: u16 = 1;
 const SIDE_PORT: u16 = 2;
@@ -35,7 +35,7 @@ fn as_rank() {
     let Some(role) = role() else { return };
     let mut node = Node::join().unwrap();
     if role == "crowd" {
-        return crowd(node);
+        return overload(node);
     }
     node.open(PORT, PortConfig::default()).unwrap();
     node.open(SIDE_PORT, PortConfig::default()).unwrap();
@@ -46,21 +46,21 @@ fn as_rank() {
     match role.as_str() {
         "stopped" => stopped(&mut node),
         "cut off" => cut_off(&mut node),
-        "given up" => given_up(&mut node),
-        "looked for" => looked_for(&mut node),
-        "not waited for" => not_waited_for(&mut node),
+        "given up" => declared_dead(&mut node),
+        "looked for" => polled(&mut node),
+        "not waited for" => not_awaited(&mut node),
         _ if node.rank() == VICTIM => {
             std::thread::sleep(DELAY);
             kill(i32::try_from(std::process::id()).unwrap(), "-9");
         }
-        "tagged" => bereaved_of_tags(&mut node),
-        "told late" => told_late(&mut node),
-        _ => bereaved(&mut node, &role),
+        "tagged" => survive_with_tags(&mut node),
+        "told late" => report_late(&mut node),
+        _ => survive(&mut node, &role),
     }
 }
 
 /// Runs one of many processes on few cores.
-fn crowd(mut node: Node) {
+fn overload(mut node: Node) {
     let mut sum = [u64::from(node.rank())];
     node.allreduce(ReduceOp::Sum, &mut sum).unwrap();
     node.barrier().unwrap();
@@ -87,7 +87,7 @@ fn exchange(node: &mut Node, index: u32) {
 }
 
 /// Waits for the victim as given by `role`, then checks that the other ranks still work.
-fn bereaved(node: &mut Node, role: &str) {
+fn survive(node: &mut Node, role: &str) {
     let result = wait_for_victim(node, role);
     let error = result.expect_err("the victim cannot have answered");
     assert!(
@@ -104,14 +104,14 @@ fn bereaved(node: &mut Node, role: &str) {
         matches!(again, Err(Error::PeerGone { rank: VICTIM, .. })),
         "{again:?}"
     );
-    assert_eq!(node.turn_count(), turns, "it waits for who is gone");
+    assert_eq!(node.turn_count(), turns, "a send to an ended rank waits");
     println!("\nlives on");
 }
 
 /// A rank that does not wait for the victim first sees its ring end; the launcher reports the cause
 /// later.
-fn told_late(node: &mut Node) {
-    wait_until("the launcher's word", || {
+fn report_late(node: &mut Node) {
+    wait_until("the launcher reports the death", || {
         // This fails if no other process is left.
         let _ = node.progress();
         let result = node.send(Target::new(VICTIM, PORT), b"late");
@@ -141,7 +141,7 @@ fn wait_for_victim(node: &mut Node, role: &str) -> Result<(), Error> {
 
 /// Operations that only the victim could complete fail with it; a receive from any source
 /// continues.
-fn bereaved_of_tags(node: &mut Node) {
+fn survive_with_tags(node: &mut Node) {
     let survivors: Vec<u32> = (0..node.size()).filter(|&rank| rank != VICTIM).collect();
     let from_victim = TagMatch::new(5).source(VICTIM);
     let posted = node.post_recv_tagged(from_victim, vec![0; 8]).unwrap();
@@ -192,7 +192,7 @@ fn stopped(node: &mut Node) {
 
 /// The victim is stopped for longer than the peer timeout of the others, which do other work
 /// between two tests for its message.
-fn looked_for(node: &mut Node) {
+fn polled(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
         let script = format!("kill -STOP {pid}; sleep 5; kill -CONT {pid}");
@@ -205,7 +205,7 @@ fn looked_for(node: &mut Node) {
         let error = loop {
             match node.test(request) {
                 Ok(Some(_)) => panic!("it was waited for as long as it was stopped"),
-                Ok(None) => std::thread::sleep(LOOK_PAUSE),
+                Ok(None) => std::thread::sleep(POLL_PAUSE),
                 Err(error) => break error,
             }
         };
@@ -216,7 +216,7 @@ fn looked_for(node: &mut Node) {
 /// The victim is stopped for longer than the peer timeout of the rank that waits for it. It is
 /// notified that it was given up, and the two communicate again. The other ranks wait for something
 /// else.
-fn given_up(node: &mut Node) {
+fn declared_dead(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
         // Stops once its last acknowledgements have left: rank 0 must not miss any.
@@ -247,7 +247,7 @@ fn given_up(node: &mut Node) {
 
 /// The victim is stopped for longer than the peer timeout, but no rank waits for it. The other rank
 /// has sent it a message and makes no call.
-fn not_waited_for(node: &mut Node) {
+fn not_awaited(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
         let script = format!("kill -STOP {pid}; sleep 2; kill -CONT {pid}");
@@ -368,7 +368,7 @@ fn a_rank_that_is_stopped_for_a_while_is_not_given_up() {
     assert_stopped(3, &["--path", "shm"]);
     assert_stopped(3, &["--path", "udp"]);
     // Within a host, silence never counts, however short the timeout.
-    assert_stopped(3, &["--path", "udp", "--option", IMPATIENT]);
+    assert_stopped(3, &["--path", "udp", "--option", SHORT_TIMEOUT]);
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn silent_rank_is_declared_dead_if_polled_sometimes() {
     if !can_make_labs() {
         return;
     }
-    let args = ["--new-lab", "2", "--path", "udp", "--option", IMPATIENT];
+    let args = ["--new-lab", "2", "--path", "udp", "--option", SHORT_TIMEOUT];
     let ended = run_ranks(2, "looked for", &args);
     let told = "noticed: rank 1 on ";
     assert!(ended.out.contains(told), "{}\n{}", ended.out, ended.err);
@@ -437,7 +437,14 @@ fn rank_declared_dead_is_notified_and_reconnects() {
         return;
     }
     // Ranks 0 and 1 are on different hosts.
-    let args = ["--new-lab", "2", "--map-by", "node", "--option", IMPATIENT];
+    let args = [
+        "--new-lab",
+        "2",
+        "--map-by",
+        "node",
+        "--option",
+        SHORT_TIMEOUT,
+    ];
     let out = run_clean(4, "given up", &args).succeeded("given up");
     assert!(out.contains("[0] noticed: rank 1 on "), "{out}");
     assert!(out.contains("[1] noticed: rank 0 on "), "{out}");
@@ -450,7 +457,7 @@ fn a_host_that_is_cut_off_is_named() {
         return;
     }
     for path in ["auto", "udp", "packet"] {
-        assert_cut_off(path, &["--option", IMPATIENT]);
+        assert_cut_off(path, &["--option", SHORT_TIMEOUT]);
     }
 }
 

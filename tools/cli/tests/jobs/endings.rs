@@ -18,7 +18,7 @@ const LONG: usize = 1 << 20;
 
 const SHORT: Duration = Duration::from_millis(1);
 
-/// A deadline that a killed process must end earlier than.
+/// Deadline that is longer than the time to detect a killed process.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Calls that only one other process can complete.
@@ -66,8 +66,8 @@ fn as_rank() {
     println!("\nrank done");
 }
 
-/// Waits for a message of `peer` or from `peer`, without a deadline or with one. Returns whether
-/// the call has ended by itself.
+/// Runs a call that only `peer` can complete, optionally with a deadline. Returns `false` if it
+/// timed out.
 fn from_one(
     node: &mut Node,
     call: &str,
@@ -133,7 +133,7 @@ fn request_of(node: &mut Node, request: Request, timeout: Option<Duration>) -> R
     Ok(ended)
 }
 
-/// Waits for any of two receives, one of which nobody sends to.
+/// Waits for either of two receives. No message is ever sent to one of them.
 fn any_of(
     node: &mut Node,
     call: &str,
@@ -284,7 +284,7 @@ fn silent(node: &mut Node) {
 }
 
 /// Ends this process as soon as rank 0 is about to wait for it.
-fn die_when_asked(node: &mut Node) {
+fn die_on_request(node: &mut Node) {
     node.recv(CONTROL, &mut []).unwrap();
     kill(i32::try_from(std::process::id()).unwrap(), "-9");
 }
@@ -292,7 +292,7 @@ fn die_when_asked(node: &mut Node) {
 /// Each rank but rank 0 is killed while rank 0 waits for it in another call.
 fn killed_one_by_one(node: &mut Node) {
     if node.rank() > 0 {
-        return die_when_asked(node);
+        return die_on_request(node);
     }
     for (call, peer) in FROM_ONE.iter().zip(1..) {
         // Odd calls have a deadline, which is later.
@@ -316,7 +316,7 @@ fn killed_last(node: &mut Node, call: &str) {
     if node.rank() > 0 {
         // Its message is announced, and can never be received.
         let _pending = node.isend(Target::new(0, CONTROL), vec![0; LONG]).unwrap();
-        return die_when_asked(node);
+        return die_on_request(node);
     }
     node.send(Target::new(1, CONTROL), b"").unwrap();
     let error = from_any(node, call, Some(PATIENCE)).unwrap_err();

@@ -28,7 +28,7 @@ fn as_rank() {
     exchange(&mut node, other, 0);
     let waiting = node.post_recv_from(other, PORT, vec![0xa5; 8]).unwrap();
     if role().as_deref() == Some("fork") {
-        node = outlive_a_child(node, |mut node| {
+        node = fork_child_that_drops(node, |mut node| {
             let refused = |result: Result<(), Error>| matches!(result, Err(Error::Forked));
             let to = Target::new(other, PORT);
             let all = [
@@ -77,7 +77,7 @@ fn exchange(node: &mut Node, other: u32, index: u32) {
 }
 
 /// Lets a child do `work` with the given value and drop it, and returns the value to the parent.
-fn outlive_a_child<T>(owned: T, work: impl FnOnce(T) -> bool) -> T {
+fn fork_child_that_drops<T>(owned: T, work: impl FnOnce(T) -> bool) -> T {
     // SAFETY: the test runs by itself in its process; the child ends by `_exit`.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
@@ -139,7 +139,7 @@ fn a_forked_child_is_refused_by_endpoints_too() {
         assert_eq!(got[0], byte);
     };
     pass(&mut a, 1);
-    a = outlive_a_child(a, |mut a| {
+    a = fork_child_that_drops(a, |mut a| {
         let sent = a.inject(to_b, &send, b"x");
         let is_silent = a.poll(&mut |_| panic!("a completion")) == 0;
         sent == Err(SubmitError::Forked) && is_silent && !a.arm() && a.is_forked()
@@ -153,7 +153,7 @@ fn a_forked_child_is_refused_by_endpoints_too() {
 /// A process may fork first and then join, even if its parent has joined before.
 #[test]
 fn a_child_joins_a_job_of_its_own() {
-    let parent = outlive_a_child(Node::join().unwrap(), |parents| {
+    let parent = fork_child_that_drops(Node::join().unwrap(), |parents| {
         drop(parents);
         let mut own = Node::join().unwrap();
         own.open(OWN_PORT, PortConfig::default()).unwrap();

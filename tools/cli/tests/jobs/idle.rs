@@ -20,8 +20,8 @@ const WAIT: Duration = Duration::from_secs(5);
 const WAKEUPS_MAX: u64 = 5 * 25;
 
 /// Probes or answers in that time: 5 per second, to the awaited rank or to the waiting one. A probe
-/// that a loaded machine delays is repeated (`P9.3`). So is one for another rank that leaves
-/// something unacknowledged; it has its own wake-ups.
+/// that a loaded machine delays is repeated (`P9.3`). So is a probe of another rank with
+/// unacknowledged messages, which causes further wake-ups.
 const QUESTIONS: u64 = 5 * 5;
 
 /// Wake-ups by the probe's timer, by its answer, and for a retransmission.

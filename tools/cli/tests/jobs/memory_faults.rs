@@ -71,7 +71,7 @@ impl Pages {
     }
 
     /// Lends `len` bytes by address.
-    fn lend(&self, len: usize) -> Buffer {
+    fn expose(&self, len: usize) -> Buffer {
         assert!(len <= self.len);
         // SAFETY: the bytes stay reserved for the library until the test has ended. That it cannot
         // access them is what is tested.
@@ -127,7 +127,7 @@ fn receives(node: &mut Node) {
         return;
     }
     let pages = Pages::protected(LONG, READING);
-    let request = node.post_recv_from(0, PORT, pages.lend(LONG)).unwrap();
+    let request = node.post_recv_from(0, PORT, pages.expose(LONG)).unwrap();
     let error = Error::from(node.wait(request).unwrap_err());
     let wanted = matches!(
         error,
@@ -149,7 +149,7 @@ fn tagged_receives(node: &mut Node) {
     }
     let pages = Pages::protected(LONG, READING);
     let request = node
-        .post_recv_tagged(TagMatch::new(5), pages.lend(LONG))
+        .post_recv_tagged(TagMatch::new(5), pages.expose(LONG))
         .unwrap();
     let error = Error::from(node.wait(request).unwrap_err());
     assert!(matches!(error, Error::Fault { .. }), "{error}");
@@ -167,7 +167,9 @@ fn sends(node: &mut Node) {
     }
     let pages = Pages::protected(LONG, NOTHING);
     for _ in 0..2 {
-        let request = node.isend(Target::new(1, PORT), pages.lend(LONG)).unwrap();
+        let request = node
+            .isend(Target::new(1, PORT), pages.expose(LONG))
+            .unwrap();
         let error = Error::from(node.wait(request).unwrap_err());
         let wanted = matches!(
             error,
@@ -215,7 +217,7 @@ fn puts(node: &mut Node) {
                 continue;
             }
             let pages = Pages::new(len);
-            let region = node.register(pages.lend(len), Access::WRITE).unwrap();
+            let region = node.register(pages.expose(len), Access::WRITE).unwrap();
             match rights {
                 NOTHING => pages.unmap(),
                 rights => pages.protect(rights),
@@ -241,7 +243,7 @@ fn gets(node: &mut Node) {
         let pages = Pages::protected(len, READING);
         let key = receive_key(node);
         for _ in 0..2 {
-            let request = node.iget(RemoteTarget::new(1, key, 0), pages.lend(len));
+            let request = node.iget(RemoteTarget::new(1, key, 0), pages.expose(len));
             let error = Error::from(node.wait(request.unwrap()).unwrap_err());
             let wanted = matches!(
                 error,
@@ -271,7 +273,7 @@ fn gets_from_a_region(node: &mut Node) {
             continue;
         }
         let pages = Pages::new(len);
-        let region = node.register(pages.lend(len), Access::READ).unwrap();
+        let region = node.register(pages.expose(len), Access::READ).unwrap();
         pages.unmap();
         send_key(node, region.key());
         node.barrier().unwrap();
@@ -287,7 +289,7 @@ fn vanishing_receive(node: &mut Node) {
         return;
     }
     let pages = Pages::new(HUGE);
-    let request = node.post_recv_from(0, PORT, pages.lend(HUGE)).unwrap();
+    let request = node.post_recv_from(0, PORT, pages.expose(HUGE)).unwrap();
     let error = vanish(node, &pages, request);
     assert!(
         matches!(error, None | Some(Error::Fault { .. })),
@@ -304,7 +306,9 @@ fn vanishing_send(node: &mut Node) {
         return;
     }
     let pages = Pages::new(HUGE);
-    let request = node.isend(Target::new(1, PORT), pages.lend(HUGE)).unwrap();
+    let request = node
+        .isend(Target::new(1, PORT), pages.expose(HUGE))
+        .unwrap();
     let error = vanish(node, &pages, request);
     assert!(
         matches!(error, None | Some(Error::Fault { .. })),

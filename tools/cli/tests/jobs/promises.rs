@@ -84,7 +84,7 @@ fn as_rank() {
         }
         ("unasked", _) => receive_what_is_not_sent(&mut node),
         ("looked for", 0) => {}
-        ("looked for", _) => look_for_the_gone(&mut node),
+        ("looked for", _) => poll_for_killed_rank(&mut node),
         ("oneself", _) => send_to_oneself(&mut node),
         ("mutual", _) => send_to_one_another(&mut node),
         other => panic!("no such role: {other:?}"),
@@ -165,7 +165,7 @@ fn receive_what_is_not_sent(node: &mut Node) {
 }
 
 /// Repeatedly tests for messages of a rank that has been killed, then of any rank.
-fn look_for_the_gone(node: &mut Node) {
+fn poll_for_killed_rank(node: &mut Node) {
     let tagged = portolan::TagMatch::new(7).source(0);
     let requests = [
         node.post_recv_from(0, PORT, vec![0; 8]).unwrap(),
@@ -341,7 +341,7 @@ fn two_that_close_with_unread_messages_of_one_another_end() {
     both_end_well("unread", 0);
 }
 
-/// Sent messages must arrive without further calls of the sender, at most some milliseconds later.
+/// Sent messages must arrive without further calls of the sender, at most a few milliseconds later.
 #[test]
 fn sent_messages_leave_without_another_call() {
     for kind in ["sent", "copies", "begun", "begun looked"] {

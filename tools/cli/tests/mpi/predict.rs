@@ -66,27 +66,27 @@ fn known_program_on_networks(name: &str) {
     let room = room.path();
     let (ideal, far) = (network(room, "ideal", 0.0), network(room, "far", 1e5));
     let [ideal, far] = [&ideal, &far].map(|file| file.to_str().unwrap());
-    let told = predict(room, &["--network", far, "--network", ideal]);
-    assert_eq!(told["processes"], 3);
+    let reports = predict(room, &["--network", far, "--network", ideal]);
+    assert_eq!(reports["processes"], 3);
     // Both ends of every message were recorded.
-    assert_eq!(told["notes"], json!([]), "{told}");
-    let [on_far, on_ideal] = [0, 1].map(|at| told["predictions"][at].clone());
+    assert_eq!(reports["notes"], json!([]), "{reports}");
+    let [on_far, on_ideal] = [0, 1].map(|at| reports["predictions"][at].clone());
     let seconds = |on: &Value| on["seconds"].as_f64().unwrap();
     assert_eq!(
         (&on_far["network"], &on_far["bound"]),
         (&json!("far"), &json!("latency"))
     );
-    assert!(seconds(&on_far) >= CHAIN * 0.1, "{told}");
+    assert!(seconds(&on_far) >= CHAIN * 0.1, "{reports}");
     assert_ne!(on_ideal["bound"], "latency");
     assert!(
-        seconds(&on_ideal) <= told["computing_s"].as_f64().unwrap(),
-        "{told}"
+        seconds(&on_ideal) <= reports["computing_s"].as_f64().unwrap(),
+        "{reports}"
     );
-    assert_eq!(told["smallest"], "ideal");
+    assert_eq!(reports["smallest"], "ideal");
     // On one host no message uses the network between hosts.
-    let told = predict(room, &["--network", far, "--hosts", "1,3"]);
-    let [one, three] = [0, 1].map(|at| seconds(&told["predictions"][at]));
-    assert!(one < 0.1 && three >= CHAIN * 0.1, "{told}");
+    let reports = predict(room, &["--network", far, "--hosts", "1,3"]);
+    let [one, three] = [0, 1].map(|at| seconds(&reports["predictions"][at]));
+    assert!(one < 0.1 && three >= CHAIN * 0.1, "{reports}");
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn unusable_profiles_are_reported_with_a_remedy() {
     let room = tempfile::tempdir().unwrap();
     let empty = room.path().to_str().unwrap();
     let refused = |args: &[&str], word: &str| {
-        let told = refused(&[&["predict"], args].concat());
-        assert!(told.contains(word), "{args:?}: {told}");
+        let reports = refused(&[&["predict"], args].concat());
+        assert!(reports.contains(word), "{args:?}: {reports}");
     };
     refused(&[empty], "--events N");
     refused(&["/nonexistent"], "cannot be read");

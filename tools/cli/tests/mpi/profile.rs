@@ -185,12 +185,12 @@ fn killed_process_is_reported(name: &str) {
     let command = [&mpi.launcher, "-n", "3", program.to_str().unwrap(), "die"];
     let ended = mpi.profile(&["--keep", kept], &command);
     assert_ne!(ended.status, 0, "{}", ended.err);
-    let told = "rank 1 ended without MPI_Finalize: its figures extend to its last call";
-    assert!(ended.err.contains(told), "{}", ended.err);
+    let reports = "rank 1 ended without MPI_Finalize: its figures extend to its last call";
+    assert!(ended.err.contains(reports), "{}", ended.err);
     // Kept records can be read again, and are not mixed with those of another run.
     let again = common::run(&["profile", "--read", kept]);
     assert_eq!(again.status, 0, "{}", again.err);
-    assert!(again.err.contains(told), "{}", again.err);
+    assert!(again.err.contains(reports), "{}", again.err);
     let mixed = mpi.profile(&["--keep", kept], &command);
     assert_eq!(mixed.status, 2);
     assert!(
@@ -223,18 +223,21 @@ fn interrupted_run_reports_partial_counts(name: &str) {
     common::wait_until("three processes begin", || have_begun(&kept));
     // `timeout` forwards the signal.
     common::kill(i32::try_from(child.0.id()).unwrap(), "-TERM");
-    let mut told = String::new();
+    let mut reports = String::new();
     child
         .0
         .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut told)
+        .read_to_string(&mut reports)
         .unwrap();
     // The exit status is the launcher's; MPICH's does not always report a failure.
     child.0.wait().unwrap();
-    assert!(told.contains("known: 3 processes on 1 host"), "{told}");
-    assert!(told.contains("ended without MPI_Finalize"), "{told}");
+    assert!(
+        reports.contains("known: 3 processes on 1 host"),
+        "{reports}"
+    );
+    assert!(reports.contains("ended without MPI_Finalize"), "{reports}");
 }
 
 fn programs_without_mpi_leave_no_record(name: &str) {
@@ -249,7 +252,7 @@ fn programs_without_mpi_leave_no_record(name: &str) {
     let failed = mpi.profile(&[], &[&mpi.launcher, "-n", "1", "sh", "-c", "exit 7"]);
     assert_eq!(failed.status, 7, "{}", failed.err);
     assert!(
-        failed.err.contains("no process came as far as MPI_Init"),
+        failed.err.contains("no process reached MPI_Init"),
         "{}",
         failed.err
     );
@@ -312,12 +315,12 @@ fn a_command_that_starts_no_mpi_is_refused() {
             "name another --json",
         ),
     ] {
-        let told = common::refused(args);
-        assert!(told.contains(word), "{told}");
+        let reports = common::refused(args);
+        assert!(reports.contains(word), "{reports}");
     }
     let empty = tempfile::tempdir().unwrap();
-    let told = common::refused(&["profile", "--read", empty.path().to_str().unwrap()]);
-    assert!(told.contains("there are no records"), "{told}");
+    let reports = common::refused(&["profile", "--read", empty.path().to_str().unwrap()]);
+    assert!(reports.contains("there are no records"), "{reports}");
 }
 
 /// Creates a directory with a launcher that only reports its version.
@@ -334,7 +337,7 @@ fn lone_launcher() -> TempDir {
 fn missing_mpi_compiler_error_names_the_package() {
     let room = lone_launcher();
     let launcher = room.path().join("mpirun");
-    let told = common::refused(&[
+    let reports = common::refused(&[
         "profile",
         "--",
         launcher.to_str().unwrap(),
@@ -342,8 +345,8 @@ fn missing_mpi_compiler_error_names_the_package() {
         "2",
         "true",
     ]);
-    assert!(told.contains("there is no mpicc next to"), "{told}");
-    assert!(told.contains("libopenmpi-dev"), "{told}");
+    assert!(reports.contains("there is no mpicc next to"), "{reports}");
+    assert!(reports.contains("libopenmpi-dev"), "{reports}");
 }
 
 #[test]

@@ -263,7 +263,7 @@ fn watched<T>(lab: &Lab, host: usize, work: impl FnOnce(MacAddr) -> T) -> (Vec<V
     watched_at(&netns, "eth0", work)
 }
 
-/// Does the same at an interface of any namespace.
+/// Runs `watched` at an interface of any namespace.
 fn watched_at<T>(
     netns: &Path,
     interface: &str,

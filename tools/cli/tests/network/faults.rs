@@ -163,8 +163,8 @@ fn long_message(rank: u32, index: u32) -> Vec<u8> {
     bytes
 }
 
-/// Checks that arrived messages are whole and new, and with lost or incomplete ones account for
-/// all.
+/// Checks that each arrived message is complete and arrived once, and that all others are counted
+/// as lost or incomplete.
 fn long_best_effort(node: &mut Node) {
     let (own, peer) = (node.rank(), 1 - node.rank());
     let seen = Arc::new(Mutex::new(Vec::<u32>::new()));

@@ -347,8 +347,8 @@ fn address_space() -> u64 {
     pages * 4096
 }
 
-/// After joining, the victim has nothing left of the resource given in the environment. Every other
-/// rank communicates only with the victim.
+/// After joining, the victim's resource named in the environment is exhausted. All other ranks
+/// communicate only with the victim.
 fn starved() {
     let lack = std::env::var("PORTOLAN_TEST_LACK").unwrap();
     say_refusal(|| {
@@ -531,7 +531,7 @@ fn clock_jumps_by_days_have_no_effect() {
     }
 }
 
-/// Without any spare amount the lack is reported; with enough, everything works.
+/// Without any spare amount the shortage is reported. With enough, everything works.
 fn refuses_or_works(role: &str, spare: &[u64]) {
     let mut refused = 0;
     for path in ["shm", "udp"] {

@@ -34,9 +34,6 @@ pub struct Bars {
 
 impl Bars {
     /// Returns the chart as SVG.
-    ///
-    /// # Errors
-    /// There is nothing to draw.
     pub(super) fn svg(&self, place: Place) -> Result<String> {
         let font = place.font();
         let sheet = Sheet {

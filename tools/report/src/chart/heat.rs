@@ -26,9 +26,6 @@ pub struct Heat {
 
 impl Heat {
     /// Returns the chart as SVG.
-    ///
-    /// # Errors
-    /// There is nothing to draw.
     pub(super) fn svg(&self, place: Place) -> Result<String> {
         let all = self.cells.iter().flatten().copied();
         let most = all.clone().fold(0.0, f64::max);

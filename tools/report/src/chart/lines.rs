@@ -42,9 +42,6 @@ const AIR: f64 = 9.0;
 
 impl Lines {
     /// Returns the chart as SVG.
-    ///
-    /// # Errors
-    /// There is nothing to draw.
     pub(super) fn svg(&self, place: Place) -> Result<String> {
         let frame = Frame::new(self, place)?;
         draw(&self.title, place, place.height(), |canvas| {

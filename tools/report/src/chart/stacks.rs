@@ -21,9 +21,6 @@ pub struct Stacks {
 
 impl Stacks {
     /// Returns the chart as SVG.
-    ///
-    /// # Errors
-    /// There is nothing to draw.
     pub(super) fn svg(&self, place: Place) -> Result<String> {
         if self.rows.is_empty() || self.kinds.is_empty() {
             bail!("{}: nothing to draw", self.title);

@@ -171,7 +171,7 @@ pub(super) fn definitions(data: &Data<'_>) -> Option<Table> {
         now: now(figures),
         caption:
             "D is half the round trip, T(S) = S / D(S), B = (S − S_min) / (D(S) − D(S_min)) of \
-                  the longest message. A large half-power point beside a small latency says that \
+                  the longest message. A large half-power point beside a small latency means that \
                   long messages got faster by more than short ones."
                 .into(),
     })

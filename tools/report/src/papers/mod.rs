@@ -30,7 +30,6 @@ pub(crate) struct Table {
     pub(crate) caption: String,
 }
 
-/// A system and its path.
 type System = (&'static str, Path);
 
 /// Portolan's paths and TCP, as rows of a table.

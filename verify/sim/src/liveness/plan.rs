@@ -7,7 +7,6 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Maximum stall in nanoseconds.
 const STALL_MAX_NS: u64 = 5 * SECOND;
 
 /// Time for which a signal stops a process, in nanoseconds.
@@ -169,7 +168,7 @@ impl Plan {
         }
     }
 
-    /// Returns the time from `since` on in which `actor` does not run.
+    /// Returns the time starting at `since` in which `actor` does not run.
     pub(super) fn stalled_ns(&self, actor: usize, since: u64) -> u64 {
         let stalls = self.stalls[actor].iter();
         stalls

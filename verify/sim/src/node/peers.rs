@@ -19,7 +19,8 @@ const SILENCE_NS: u64 = 1_000_000_000;
 /// Silence of a peer from which something is awaited, in nanoseconds, after which it is queried.
 const QUERY_AFTER_NS: u64 = 200_000_000;
 
-/// Number of sessions that two processes may open with each other, besides some for each fault.
+/// Number of sessions that two processes may open with each other, in addition to some for each
+/// fault.
 const SESSIONS_MAX: u64 = 4;
 
 /// Peer, as the engine sees it.
@@ -338,7 +339,8 @@ impl Node {
                 Err(Refused::Unknown) => self.connect(cx, peer),
                 Err(Refused::PeerFailed(_)) => return self.on_send_refused(cx, peer, lane),
                 Err(_) => {
-                    // Not up yet. If it never comes up, this side must detect it, whoever started.
+                    // Not up yet. If it never comes up, this side must detect that, regardless of
+                    // which side started.
                     let since = &mut self.peers[peer as usize].connecting_since;
                     if since.is_none() {
                         *since = Some(cx.now);
@@ -515,7 +517,7 @@ impl Node {
         )
     }
 
-    /// Returns this side's and the peer's session, once both lanes have been greeted.
+    /// Returns this side's and the peer's session, once both lanes have received a greeting.
     pub(crate) fn binding(&self, peer: u32) -> Option<(u64, u64)> {
         let remote = &self.peers[peer as usize];
         Some((

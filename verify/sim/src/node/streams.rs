@@ -244,7 +244,7 @@ impl Node {
         }
     }
 
-    /// Notifies the core of `len` bytes from `off` on of a part of `total` bytes.
+    /// Notifies the core of `len` bytes starting at `off` of a part of `total` bytes.
     fn count_piece(
         &mut self,
         cx: &mut Context,
@@ -297,7 +297,7 @@ impl Node {
         }
     }
 
-    /// Does the same for an eager message.
+    /// Writes bytes of an eager message to the place given by the core.
     fn place_message(
         &mut self,
         cx: &mut Context,

@@ -12,7 +12,7 @@ impl World {
         match what {
             StreamEvent::Greeting => self.greet(id),
             StreamEvent::Reply { ok } => self.on_reply(id, ok),
-            StreamEvent::SilenceLimits => {
+            StreamEvent::AnswerTimeout => {
                 if self.cx.streams.all[id].is_opening {
                     self.on_reply(id, false);
                 }

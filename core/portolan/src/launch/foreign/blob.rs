@@ -6,7 +6,7 @@ use crate::launch::LaunchError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest record, in bytes: an address takes some 600, and settings may be paths.
+/// Longest record, in bytes: an address takes about 600, and settings may be paths.
 const LEN_MAX: usize = 256 << 10;
 
 /// Longest head of a value, in bytes: the number of pieces, and a colon.

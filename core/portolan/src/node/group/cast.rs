@@ -17,8 +17,8 @@ use portolan_proto::{Cause, PeerId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Bytes of a block, as in `portolan cast`. The cost of a header and an answer is small beside it,
-/// and a chain fills soon.
+/// Bytes of a block, as in `portolan cast`. The cost of a header and an answer is small in
+/// comparison, and a chain fills soon.
 const BLOCK_LEN: usize = 1 << 20;
 
 /// Blocks in flight to the next member, and from the preceding one. While one is on the wire, the

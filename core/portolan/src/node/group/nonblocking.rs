@@ -2,7 +2,7 @@
 //! Non-blocking barrier and broadcast, as state machines.
 #![allow(
     unsafe_code,
-    reason = "a broadcast lends its slice to an operation; see `ops`"
+    reason = "a broadcast passes its slice to an operation; see `ops`"
 )]
 
 use super::multicast::MulticastWait;

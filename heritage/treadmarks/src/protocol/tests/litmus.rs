@@ -83,7 +83,7 @@ fn false_sharing_with_several_writers() {
     });
 }
 
-/// Process 2 acquires what process 1 released, who acquired what process 0 released.
+/// Process 2 acquires the lock from process 1, which acquired it from process 0.
 #[test]
 fn order_is_transitive_over_two_locks() {
     for_each_seed(SCHEDULES, |seed| {

@@ -105,7 +105,7 @@ fn programs_without_races_read_what_was_stored_last() {
     });
 }
 
-/// Most bytes of intervals and diffs do not depend on the length of the program.
+/// The peak memory of intervals and diffs does not depend on the length of the program.
 #[test]
 fn collections_keep_memory_bounded() {
     let program = |me: usize, rounds: usize| {

@@ -72,7 +72,7 @@ fn invalid_requests_are_dropped() {
         &frame(ConnectionKind::Reject, id, b""),
         &frame(ConnectionKind::Request, [0xa5; ENDPOINT_ID_LEN], b""),
         &too_long,
-        // Incomplete requests time out after some seconds.
+        // Incomplete requests time out after a few seconds.
         &request[..40],
     ];
     for word in words {

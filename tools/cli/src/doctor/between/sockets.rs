@@ -29,8 +29,8 @@ const ROUND: Duration = Duration::from_millis(400);
 /// Pause between polls of the sockets.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Lengths of IP packets to probe besides the interface's MTU: the minimum of IPv4 and IPv6, the
-/// MTUs of tunnels (WireGuard 1420, VXLAN 1450, PPPoE 1492), Ethernet, and steps towards jumbo
+/// Lengths of IP packets to probe in addition to the interface's MTU: the minimum of IPv4 and IPv6,
+/// the MTUs of tunnels (WireGuard 1420, VXLAN 1450, PPPoE 1492), Ethernet, and steps towards jumbo
 /// frames.
 const PACKET_LENS: [usize; 10] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 4000, 8000, 9000];
 

@@ -43,9 +43,6 @@ impl TcpEnds {
     }
 
     /// Opens a UDP socket at `at`, listens at the same TCP port, and returns the port.
-    ///
-    /// # Errors
-    /// The errno of the system call.
     pub(super) fn listen_beside_udp(&mut self, at: SocketAddr) -> io::Result<(UdpSocket, u16)> {
         let with_port = |port| {
             let mut at = at;

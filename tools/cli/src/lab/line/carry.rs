@@ -262,7 +262,6 @@ impl Counts {
         format!("{passed:>20} {late:>20} {lost:>20}\n")
     }
 
-    /// Parses a line.
     pub(super) fn parse(line: &str) -> Option<Counts> {
         let numbers = line.split_whitespace().map(|word| word.parse().ok());
         let numbers: Option<Vec<u64>> = numbers.collect();

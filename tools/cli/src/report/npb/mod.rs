@@ -37,7 +37,7 @@ const NETWORKS: &str = "pingpong --path packet,udp,shm --vs tcp --size 1,8,64,51
 /// compare them with published figures.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct NpbArgs {
-    /// Size of the problems: S takes a moment, W some seconds, A and B longer.
+    /// Size of the problems: S takes a moment, W a few seconds, A and B longer.
     #[arg(long, value_name = "CLASS", default_value = "W", value_parser = ["S", "W", "A", "B"])]
     class: String,
     /// MPI to use: openmpi, mpich, or the path of its launcher [default: the first in PATH].

@@ -53,7 +53,6 @@ impl Programs {
         Ok(Programs(directory))
     }
 
-    /// Returns the file of `program`.
     pub(super) fn file(&self, program: &str) -> PathBuf {
         self.0.path().join(program.to_lowercase())
     }

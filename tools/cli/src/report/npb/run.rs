@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn cause_is_the_last_error_before_the_missing_profile() {
         let stderr = "portolan: Open MPI: -x PORTOLAN_PROFILE=0:/tmp mpirun\n------\nportolan: no provider here\n\
-                    portolan: no process came as far as MPI_Init, so there is no profile\n";
+                    portolan: no process reached MPI_Init, so there is no profile\n";
         assert_eq!(cause(stderr).as_deref(), Some("no provider here"));
         let stderr =
             "portolan: Open MPI: -x PORTOLAN_PROFILE=0:/tmp mpirun\nNot enough slots\n------\n";

@@ -79,7 +79,7 @@ fn send_by_xdp(macvlan: &Interface, frame: &[u8]) -> io::Result<usize> {
     socket.own_area(&area, RING_LEN, RING_LEN).unwrap();
     socket.make_tx_ring(RING_LEN).unwrap();
     let way = XdpSocketUse::Copy;
-    // The kernel frees the queue of a closed socket some milliseconds later.
+    // The kernel frees the queue of a closed socket a few milliseconds later.
     crate::common::wait_until("the macvlan's queue to be free", || {
         socket.bind_owner(macvlan.index, 0, way).is_ok()
     });
@@ -171,7 +171,7 @@ fn a_macvlan_has_no_native_mode() {
     };
     let mut config = XdpConfig::new(InterfaceRef::Name("portolan0".into()), 1);
     let netns = namespace_of(&mut broker);
-    // Tested before the other mode, as the kernel frees the queue of that mode some milliseconds
+    // Tested before the other mode, as the kernel frees the queue of that mode a few milliseconds
     // after its socket closes.
     config.mode = XdpMode::Native;
     let refused = inside(&netns, |_| Xdp::open(&config).err());

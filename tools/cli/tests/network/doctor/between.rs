@@ -18,7 +18,7 @@ fn examined(hosts: &Hosts, args: &[&str]) -> Ended {
 
 /// Examines hosts made by `script`. The text report must contain all of `words`, and the exit
 /// status must report if jobs can run.
-fn tells(script: &str, runs: bool, words: &[&str]) {
+fn expects(script: &str, runs: bool, words: &[&str]) {
     tells_with(script, &[], runs, words);
 }
 
@@ -35,7 +35,7 @@ fn tells_with(script: &str, args: &[&str], runs: bool, words: &[&str]) {
 
 #[test]
 fn connected_hosts_get_no_finding() {
-    tells(
+    expects(
         JOINED,
         true,
         &[
@@ -48,7 +48,7 @@ fn connected_hosts_get_no_finding() {
 
 #[test]
 fn the_first_interface_leads_nowhere() {
-    tells(
+    expects(
         "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
          addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24
          addr $A eth1 10.2.0.1/24; addr $B eth1 10.2.0.2/24",
@@ -62,7 +62,7 @@ fn the_first_interface_leads_nowhere() {
 
 #[test]
 fn the_last_interface_leads_nowhere() {
-    tells(
+    expects(
         "join $A eth0 $B eth0; dead $A eth1; dead $B eth1
          addr $A eth0 10.2.0.1/24; addr $B eth0 10.2.0.2/24
          addr $A eth1 10.1.0.1/24; addr $B eth1 10.1.0.2/24",
@@ -73,7 +73,7 @@ fn the_last_interface_leads_nowhere() {
 
 #[test]
 fn interfaces_of_different_names_are_joined() {
-    tells(
+    expects(
         "dead $A eth0; join $A eth1 $B eth0; dead $B eth1
          addr $A eth0 10.1.0.1/24; addr $B eth1 10.1.0.2/24
          addr $A eth1 10.2.0.1/24; addr $B eth0 10.2.0.2/24",
@@ -84,7 +84,7 @@ fn interfaces_of_different_names_are_joined() {
 
 #[test]
 fn two_interfaces_are_of_one_subnet() {
-    tells(
+    expects(
         "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
          addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24
          addr $A eth1 10.1.0.3/24; addr $B eth1 10.1.0.4/24",
@@ -95,7 +95,7 @@ fn two_interfaces_are_of_one_subnet() {
 
 #[test]
 fn both_hosts_have_the_same_address() {
-    tells(
+    expects(
         "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
          addr $A eth0 10.0.2.15/24; addr $B eth0 10.0.2.15/24
          addr $A eth1 192.168.56.1/24; addr $B eth1 192.168.56.2/24",
@@ -105,7 +105,7 @@ fn both_hosts_have_the_same_address() {
             "--option 'network=eth1'",
         ],
     );
-    tells(
+    expects(
         "dead $A eth0; dead $B eth0; addr $A eth0 10.0.2.15/24; addr $B eth0 10.0.2.15/24",
         false,
         &[
@@ -117,7 +117,7 @@ fn both_hosts_have_the_same_address() {
 
 #[test]
 fn the_second_address_is_reachable() {
-    tells(
+    expects(
         "join $A eth0 $B eth0
          addr $A eth0 10.1.0.1/24 10.3.0.1/24; addr $B eth0 10.2.0.2/24 10.3.0.2/24",
         true,
@@ -127,7 +127,7 @@ fn the_second_address_is_reachable() {
 
 #[test]
 fn ipv6_works_where_ipv4_does_not() {
-    tells(
+    expects(
         "v6 $A; v6 $B; join $A eth0 $B eth0
          addr $A eth0 10.1.0.1/24 fd00:1::1/64; addr $B eth0 10.2.0.2/24 fd00:1::2/64",
         true,
@@ -136,7 +136,7 @@ fn ipv6_works_where_ipv4_does_not() {
             "network=a=fd00:1::1",
         ],
     );
-    tells(
+    expects(
         "v6 $A; v6 $B; join $A eth0 $B eth0; of_link $A eth0; of_link $B eth0",
         true,
         &["nothing to change"],
@@ -145,12 +145,12 @@ fn ipv6_works_where_ipv4_does_not() {
 
 #[test]
 fn an_interface_is_down_or_has_no_address() {
-    tells(
+    expects(
         &format!("{JOINED} ip -n $B link set eth0 down"),
         false,
         &["host b: eth0 is down", "on b: sudo ip link set dev eth0 up"],
     );
-    tells(
+    expects(
         "join $A eth0 $B eth0; addr $A eth0 10.1.0.1/24",
         false,
         &["host b: eth0 has no address", "on b: sudo ip address add"],
@@ -159,7 +159,7 @@ fn an_interface_is_down_or_has_no_address() {
 
 #[test]
 fn hosts_have_addresses_of_different_families() {
-    tells(
+    expects(
         "v6 $B; join $A eth0 $B eth0; ip -n $B addr flush dev eth0
          addr $A eth0 10.1.0.1/24; addr $B eth0 fd00:1::2/64",
         false,
@@ -169,7 +169,7 @@ fn hosts_have_addresses_of_different_families() {
 
 #[test]
 fn a_route_is_missing() {
-    tells(
+    expects(
         "join $A eth0 $B eth0; addr $A eth0 10.1.0.1/24; addr $B eth0 10.2.0.2/24",
         false,
         &[
@@ -181,7 +181,7 @@ fn a_route_is_missing() {
 
 #[test]
 fn a_firewall_rejects_udp() {
-    tells(
+    expects(
         &format!("{JOINED} filter $B input 'meta l4proto udp reject'"),
         true,
         &[
@@ -196,12 +196,12 @@ fn a_firewall_rejects_udp() {
 #[test]
 fn a_firewall_drops_udp() {
     let dropped = format!("{JOINED} filter $B input 'meta l4proto udp drop'");
-    tells(
+    expects(
         &dropped,
         true,
         &["so a firewall drops UDP", "--path packet"],
     );
-    tells(
+    expects(
         &format!("{dropped}; ingress $B 'ether type 0x88b5 drop'"),
         false,
         &[
@@ -213,7 +213,7 @@ fn a_firewall_drops_udp() {
 
 #[test]
 fn a_firewall_forbids_output() {
-    tells(
+    expects(
         &format!("{JOINED} filter $A output 'meta l4proto udp drop'"),
         true,
         &[
@@ -226,21 +226,21 @@ fn a_firewall_forbids_output() {
 
 #[test]
 fn tcp_or_the_ethertype_does_not_pass() {
-    tells(
+    expects(
         &format!(
             "{JOINED} filter $B input 'meta l4proto tcp drop'; filter $A input 'meta l4proto tcp drop'"
         ),
         true,
         &["TCP gets no answer", "--option stream=off"],
     );
-    tells(
+    expects(
         &format!(
             "{JOINED} filter $B input 'meta l4proto tcp reject'; filter $A input 'meta l4proto tcp reject'"
         ),
         true,
         &["rejects TCP", "tcp dport 20000-20100 accept"],
     );
-    tells(
+    expects(
         &format!("{JOINED} ingress $B 'ether type 0x88b5 drop'"),
         true,
         &["EtherType 0x88b5 does not pass", "--path udp"],
@@ -249,7 +249,7 @@ fn tcp_or_the_ethertype_does_not_pass() {
 
 #[test]
 fn long_packets_vanish() {
-    tells(
+    expects(
         &format!("{JOINED} ingress $B 'meta length > 1414 drop'"),
         true,
         &[
@@ -264,7 +264,7 @@ fn a_range_of_ports_passes() {
     let rules =
         "meta l4proto { tcp, udp } th dport 20000-20100 accept; meta l4proto { tcp, udp } drop";
     let script = format!("{JOINED} filter $A input '{rules}'; filter $B input '{rules}'");
-    tells(
+    expects(
         &script,
         true,
         &["jobs run between a and b by raw Ethernet only"],

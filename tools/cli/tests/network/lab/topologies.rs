@@ -70,7 +70,8 @@ const ANY: RawRecv = RawRecv {
     source: None,
 };
 
-/// Does the same with endpoints, like MPI programs: only their addresses go through the job.
+/// Exchanges messages between endpoints, like MPI programs: only their addresses go through the
+/// job.
 pub(crate) fn exchange_by_endpoints(node: &mut Node) -> Result<(), portolan::Error> {
     let (own, peer) = (node.rank(), 1 - node.rank());
     node.open(PORT, portolan::PortConfig::default())?;
@@ -161,9 +162,9 @@ fn fails(script: &str, args: &[&str], words: &[&str]) {
         assert_ne!(ended.status, 0, "{}\n{}", ended.out, ended.err);
         let said = format!("{}\n{}", ended.out, ended.err);
         let has = |line: &str, word: &str| word.split('|').any(|word| line.contains(word));
-        let tells = |line: &str| words.iter().all(|word| has(line, word));
+        let expects = |line: &str| words.iter().all(|word| has(line, word));
         assert!(
-            said.lines().any(tells),
+            said.lines().any(expects),
             "no line has all of {words:?}:\n{said}"
         );
         // A rank that ends because of its own error is reported with its exit status.
