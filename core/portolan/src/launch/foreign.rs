@@ -36,8 +36,8 @@ const FENCE_LIMIT: Duration = Duration::from_secs(300);
 const REASON_TIME: Duration = Duration::from_millis(100);
 
 /// Key-value space of a launcher: every process puts values, all pass a fence, then every process
-/// gets values.
-pub(super) trait Space: fmt::Debug + Send {
+/// gets values. Programs implement it for launchers that the library does not know.
+pub trait Space: fmt::Debug + Send {
     /// Returns the name of the launcher, for the user.
     fn launcher(&self) -> &'static str;
     /// Returns the launcher's name of the job.
@@ -49,10 +49,20 @@ pub(super) trait Space: fmt::Debug + Send {
     /// Returns the length of the longest value, in bytes.
     fn value_len_max(&self) -> usize;
     /// Puts `value` under `key`.
+    ///
+    /// # Errors
+    /// [`LaunchError::Foreign`], [`LaunchError::Closed`].
     fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError>;
-    /// Waits until all processes have called this. Afterwards their values can be read.
+    /// Waits until all processes have called this. Afterwards their values can be read. Does nothing
+    /// if [`Space::get`] waits for values.
+    ///
+    /// # Errors
+    /// As [`Space::put`].
     fn fence(&mut self) -> Result<(), LaunchError>;
     /// Returns the value that `rank` has put under `key`.
+    ///
+    /// # Errors
+    /// As [`Space::put`].
     fn get(&mut self, rank: u32, key: &str) -> Result<String, LaunchError>;
     /// Releases what only the exchange needed.
     fn settle(&mut self) {}
@@ -105,7 +115,7 @@ impl Foreign {
     }
 
     /// Joins through `space`, as a process of `host`.
-    fn over(mut space: Box<dyn Space>, host: HostId) -> Result<Foreign, LaunchError> {
+    pub(super) fn over(mut space: Box<dyn Space>, host: HostId) -> Result<Foreign, LaunchError> {
         let (rank, size) = (space.rank(), space.size());
         if rank >= size {
             let what = format!("this process is rank {rank} of {size}");

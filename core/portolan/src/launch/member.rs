@@ -3,10 +3,11 @@
 
 use super::agent::Agent;
 use super::detect::{self, Starter};
-use super::foreign::Foreign;
+use super::foreign::{Foreign, Space};
 use super::wire::{InquiryReply, Waits};
 use super::{EndedRank, Job, LaunchError, LossReporter};
 use crate::settings;
+use portolan_link::HostId;
 use serde_json::Value;
 use std::os::fd::RawFd;
 
@@ -52,6 +53,21 @@ impl Launch {
         settings::check_options(&launch.job().options)?;
         print_verbose(|| format!("{}; {}", found.why, launch.job().summary()));
         Ok(Some(launch))
+    }
+
+    /// Joins the processes that have the key-value space `space` in common, whatever has started this
+    /// process.
+    ///
+    /// # Errors
+    /// As [`Launch::from_env`], and those of the space.
+    pub fn over(space: Box<dyn Space>) -> Result<Launch, LaunchError> {
+        super::check_env()?;
+        let why = format!("joined through {}", space.launcher());
+        let foreign = Foreign::over(space, HostId::current()?)?;
+        let launch = Launch(Kind::Foreign(Box::new(foreign)));
+        settings::check_options(&launch.job().options)?;
+        print_verbose(|| format!("{why}; {}", launch.job().summary()));
+        Ok(launch)
     }
 
     /// Returns the job, with the place of this process in it.

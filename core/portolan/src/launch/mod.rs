@@ -23,6 +23,7 @@ pub mod wire;
 
 pub use detect::Starter;
 pub use error::LaunchError;
+pub use foreign::Space;
 pub use job::Job;
 pub(crate) use job::check_env;
 pub use lines::LineBuffer;

@@ -10,7 +10,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::engine::{Engine, Inner, Waiter};
 use crate::error::Error;
-use crate::launch::{Job, Launch, LaunchError};
+use crate::launch::{Job, Launch, LaunchError, Space};
 use crate::links::{self, Links, Plan};
 use crate::liveness::Unstarted;
 use crate::seal::Auth;
@@ -34,6 +34,15 @@ impl Node {
             launch.report_problem(&error.to_string());
         }
         joined
+    }
+
+    /// Joins the job of the processes that have the key-value space `space` in common, whatever has
+    /// started this process. For programs whose launcher has such a space of its own.
+    ///
+    /// # Errors
+    /// As [`Node::join`], and those of the space.
+    pub fn join_over(space: Box<dyn Space>) -> Result<Node, Error> {
+        Node::join_by(&mut Some(Launch::over(space)?))
     }
 
     /// Joins, and takes over the launcher's connection on success.
