@@ -46,6 +46,8 @@ pub enum CollectiveKind {
     ReduceScatter,
     /// [`crate::Group::scan`].
     Scan,
+    /// [`crate::Group::exscan`].
+    Exscan,
 }
 
 /// Collective operation as one member called it.
@@ -80,6 +82,7 @@ impl fmt::Display for CollectiveCall {
             CollectiveKind::Alltoallv => "alltoallv",
             CollectiveKind::ReduceScatter => "reduce-scatter",
             CollectiveKind::Scan => "scan",
+            CollectiveKind::Exscan => "exscan",
         })?;
         if let Some(values) = self.values {
             write!(f, " ({values})")?;

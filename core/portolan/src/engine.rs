@@ -61,6 +61,7 @@ pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
 #[cfg(test)]
 pub(crate) use turn::CLOCK_TURNS;
 pub(crate) use wait::{Descriptor, Waiter};
+pub use wait::{Interrupter, Interruption};
 
 use calls::Calls;
 use delivery::Deferred;
@@ -177,6 +178,8 @@ pub(crate) struct Inner {
     self_unread: usize,
     /// Set when a wait went to sleep without an event and none has arrived since.
     is_idle: bool,
+    /// Ends waits from other threads, once the program has asked for it.
+    interrupter: Option<Interrupter>,
     /// Condition that the current blocking call waits for, and the time at which its wait began.
     /// Set only for waits of more than a few turns.
     awaited: Option<(Awaited, Instant)>,
@@ -281,6 +284,7 @@ impl Inner {
             undelivered: Vec::new(),
             self_unread: 0,
             is_idle: false,
+            interrupter: None,
             awaited: None,
             is_probing: false,
             carried_turns: 0,

@@ -204,9 +204,10 @@ pub enum Error {
     /// bytes. The group can no longer be used.
     #[error("{0}")]
     CollectiveMismatch(Box<CollectiveMismatch>),
-    /// A group already has as many pending collective operations as it can have.
+    /// A group has two or more pending collective operations, so that a blocking one cannot begin.
     #[error(
-        "group {group} has two pending collective operations; complete one before you start another"
+        "group {group} has two or more pending collective operations; complete them before you start \
+         a blocking one"
     )]
     GroupBusy {
         /// Number of the group.

@@ -81,13 +81,13 @@ pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
 pub use directory::EndpointAddress;
 pub use endpoint::{ActiveMessage, Endpoint, PeerInserter, RawAtomic};
-pub use engine::{Context, PeerEvent, PeerEventKind};
+pub use engine::{Context, Interrupter, Interruption, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;
 pub use node::{
-    Call, CallBuilder, Claimed, Connecting, Ended, Envelope, Group, Node, Operator, PathInfo, Peer,
-    PutNotice, ReceivedCall, ReduceOp, Reducible, Registration, RemoteKey, RemoteTarget, Reply,
-    ReplyTo, TagMatch, TagTarget, Window,
+    Bf16, Call, CallBuilder, Claimed, Connecting, Ended, Envelope, F16, Group, Node, Operator,
+    PathInfo, Peer, PutNotice, ReceivedCall, ReduceOp, Reducible, Registration, RemoteKey,
+    RemoteTarget, Reply, ReplyTo, TagMatch, TagTarget, Window,
 };
 pub use ops::{Completion, Failed, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};

@@ -24,7 +24,7 @@ mod window;
 pub use call::{Call, CallBuilder, ReceivedCall, Reply, ReplyTo};
 pub use exchange::Operator;
 pub use group::Group;
-pub use reduce::{ReduceOp, Reducible};
+pub use reduce::{Bf16, F16, ReduceOp, Reducible};
 pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
 pub use requests::Ended;
 pub use standalone::{Connecting, Peer};

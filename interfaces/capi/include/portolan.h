@@ -207,7 +207,7 @@
 #define PORTOLAN_ERR_COLLECTIVE_MISMATCH -38
 
 /**
- * The group has two pending collective operations, and cannot begin a third.
+ * The group has pending collective operations, and cannot begin a blocking one.
  */
 #define PORTOLAN_ERR_GROUP_BUSY -39
 
@@ -298,8 +298,7 @@
 #define PORTOLAN_MAX 3
 
 /**
- * Bits set in both numbers. This and all following operations are for atomic operations only; this
- * and the next two are for integers only.
+ * Bits set in both numbers. This and the next two are for integers only.
  */
 #define PORTOLAN_BIT_AND 4
 
@@ -314,7 +313,7 @@
 #define PORTOLAN_BIT_XOR 6
 
 /**
- * 1 if both are not 0, else 0.
+ * 1 if both are not 0, else 0. This and all following ones are for atomic operations only.
  */
 #define PORTOLAN_LOGICAL_AND 7
 
@@ -374,7 +373,7 @@
 #define PORTOLAN_SWAP_MASKED 18
 
 /**
- * int8_t; like all types of 8 and 16 bits, for atomic operations only.
+ * int8_t
  */
 #define PORTOLAN_INT8 0
 
@@ -1796,8 +1795,8 @@ int portolan_reduce(struct portolan_node_t *node,
 /**
  * Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
  * member has begun it; pass `*request` to portolan_wait() or a similar function. Every call that
- * waits or makes progress advances it. A group has at most two pending collective operations, which
- * all members begin in the same order.
+ * waits or makes progress advances it. All members begin the operations of a group in the same
+ * order. Two of them are in flight; later non-blocking ones are queued.
  *
  * Errors: those of portolan_barrier().
  */
@@ -2144,6 +2143,33 @@ int portolan_iscan(struct portolan_node_t *node,
                    portolan_request_t *request);
 
 /**
+ * Combines `count` values of all members before this one, element by element, in place. Member 0 keeps
+ * its values.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_exscan(struct portolan_node_t *node,
+                    const struct portolan_group_t *group,
+                    int operation,
+                    int type,
+                    void *values,
+                    size_t count);
+
+/**
+ * Begins portolan_exscan(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_exscan().
+ */
+int portolan_iexscan(struct portolan_node_t *node,
+                     const struct portolan_group_t *group,
+                     int operation,
+                     int type,
+                     void *values,
+                     size_t count,
+                     portolan_request_t *request);
+
+/**
  * Combines `count` elements of `element_len` bytes of all members like portolan_allreduce(), by a
  * function of the program, in the order of the members. The function must be associative.
  *
@@ -2261,6 +2287,35 @@ int portolan_iscan_by(struct portolan_node_t *node,
                       void *values,
                       size_t count,
                       portolan_request_t *request);
+
+/**
+ * Combines elements of all members before this one, by a function like portolan_allreduce_by(), in
+ * place. Member 0 keeps its elements.
+ *
+ * Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+ */
+int portolan_exscan_by(struct portolan_node_t *node,
+                       const struct portolan_group_t *group,
+                       portolan_combine_t function,
+                       void *user,
+                       size_t element_len,
+                       void *values,
+                       size_t count);
+
+/**
+ * Begins portolan_exscan_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+ * memory for the result must not be used, and the other memory must not change.
+ *
+ * Errors: those of portolan_exscan_by().
+ */
+int portolan_iexscan_by(struct portolan_node_t *node,
+                        const struct portolan_group_t *group,
+                        portolan_combine_t function,
+                        void *user,
+                        size_t element_len,
+                        void *values,
+                        size_t count,
+                        portolan_request_t *request);
 
 /**
  * Allocates `len` zeroed bytes for bulk messages. These are whole, populated pages, and large

@@ -80,7 +80,7 @@ pub const PORTOLAN_ERR_LENGTH_MISMATCH: c_int = -36;
 pub const PORTOLAN_ERR_NO_CLAIM: c_int = -37;
 /// Members of a group called different collective operations.
 pub const PORTOLAN_ERR_COLLECTIVE_MISMATCH: c_int = -38;
-/// The group has two pending collective operations, and cannot begin a third.
+/// The group has pending collective operations, and cannot begin a blocking one.
 pub const PORTOLAN_ERR_GROUP_BUSY: c_int = -39;
 /// The awaited message is behind unread messages, and the memory for those is full: receive them
 /// first, or raise the setting unexpected_memory.

@@ -88,8 +88,8 @@ pub(crate) fn total(lens: &[usize]) -> usize {
 
 /// Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
 /// member has begun it; pass `*request` to portolan_wait() or a similar function. Every call that
-/// waits or makes progress advances it. A group has at most two pending collective operations, which
-/// all members begin in the same order.
+/// waits or makes progress advances it. All members begin the operations of a group in the same
+/// order. Two of them are in flight; later non-blocking ones are queued.
 ///
 /// Errors: those of portolan_barrier().
 #[unsafe(no_mangle)]

@@ -203,6 +203,52 @@ pub unsafe extern "C" fn portolan_iscan(
     unsafe { begin(node, group, request, operation) }
 }
 
+/// Combines `count` values of all members before this one, element by element, in place. Member 0 keeps
+/// its values.
+///
+/// Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_exscan(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    operation: c_int,
+    r#type: c_int,
+    values: *mut c_void,
+    count: usize,
+) -> c_int {
+    let begin = |request| {
+        // SAFETY: guaranteed by the program.
+        unsafe { portolan_iexscan(node, group, operation, r#type, values, count, request) }
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
+}
+
+/// Begins portolan_exscan(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+/// memory for the result must not be used, and the other memory must not change.
+///
+/// Errors: those of portolan_exscan().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_iexscan(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    operation: c_int,
+    r#type: c_int,
+    values: *mut c_void,
+    count: usize,
+    request: *mut portolan_request_t,
+) -> c_int {
+    let operation = |node: &mut Node, group: &Group| {
+        let operator = operator_of(operation, r#type)?;
+        let len = count.saturating_mul(element_len_of(r#type)?);
+        // SAFETY: guaranteed by the program.
+        let values = unsafe { memory::receive_buffer(values, len)? };
+        Ok(group.iexscan(node, operator, values)?)
+    };
+    // SAFETY: guaranteed by the program.
+    unsafe { begin(node, group, request, operation) }
+}
+
 /// Combines `count` elements of `element_len` bytes of all members like portolan_allreduce(), by a
 /// function of the program, in the order of the members. The function must be associative.
 ///
@@ -443,6 +489,66 @@ pub unsafe extern "C" fn portolan_iscan_by(
         // SAFETY: guaranteed by the program.
         let values = unsafe { memory::receive_buffer(values, len)? };
         Ok(group.iscan(node, operator, values)?)
+    };
+    // SAFETY: guaranteed by the program.
+    unsafe { begin(node, group, request, operation) }
+}
+
+/// Combines elements of all members before this one, by a function like portolan_allreduce_by(), in
+/// place. Member 0 keeps its elements.
+///
+/// Errors: those of portolan_barrier(), PORTOLAN_ERR_SETTING when lengths do not fit each other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_exscan_by(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    function: portolan_combine_t,
+    user: *mut c_void,
+    element_len: usize,
+    values: *mut c_void,
+    count: usize,
+) -> c_int {
+    let begin = |request| {
+        // SAFETY: guaranteed by the program.
+        unsafe {
+            portolan_iexscan_by(
+                node,
+                group,
+                function,
+                user,
+                element_len,
+                values,
+                count,
+                request,
+            )
+        }
+    };
+    // SAFETY: as above.
+    unsafe { complete(node, begin) }
+}
+
+/// Begins portolan_exscan_by(), and returns at once; see portolan_ibarrier(). Until it has ended, the
+/// memory for the result must not be used, and the other memory must not change.
+///
+/// Errors: those of portolan_exscan_by().
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "an interface of C")]
+pub unsafe extern "C" fn portolan_iexscan_by(
+    node: *mut portolan_node_t,
+    group: *const portolan_group_t,
+    function: portolan_combine_t,
+    user: *mut c_void,
+    element_len: usize,
+    values: *mut c_void,
+    count: usize,
+    request: *mut portolan_request_t,
+) -> c_int {
+    let operation = |node: &mut Node, group: &Group| {
+        let operator = function_of(function, user, element_len)?;
+        let len = count.saturating_mul(element_len);
+        // SAFETY: guaranteed by the program.
+        let values = unsafe { memory::receive_buffer(values, len)? };
+        Ok(group.iexscan(node, operator, values)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }

@@ -329,9 +329,12 @@ pub(crate) fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
         PORTOLAN_PRODUCT => Ok(ReduceOp::Product),
         PORTOLAN_MIN => Ok(ReduceOp::Min),
         PORTOLAN_MAX => Ok(ReduceOp::Max),
+        PORTOLAN_BIT_AND => Ok(ReduceOp::And),
+        PORTOLAN_BIT_OR => Ok(ReduceOp::Or),
+        PORTOLAN_BIT_XOR => Ok(ReduceOp::Xor),
         other => {
             let text = format!(
-                "operation {other} is not defined in portolan.h; use PORTOLAN_SUM or another one"
+                "operation {other} is not one of reductions in portolan.h; use PORTOLAN_SUM or another one"
             );
             Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
         }
@@ -348,8 +351,12 @@ pub(crate) struct Reduction<'a> {
 macro_rules! by_type {
     ($kind:expr, $call:ident::<_>($($argument:expr),*)) => {
         match $kind {
+            PORTOLAN_INT8 => $call::<i8>($($argument),*),
+            PORTOLAN_INT16 => $call::<i16>($($argument),*),
             PORTOLAN_INT32 => $call::<i32>($($argument),*),
             PORTOLAN_INT64 => $call::<i64>($($argument),*),
+            PORTOLAN_UINT8 => $call::<u8>($($argument),*),
+            PORTOLAN_UINT16 => $call::<u16>($($argument),*),
             PORTOLAN_UINT32 => $call::<u32>($($argument),*),
             PORTOLAN_UINT64 => $call::<u64>($($argument),*),
             PORTOLAN_FLOAT => $call::<f32>($($argument),*),

@@ -170,14 +170,13 @@ pub const PORTOLAN_MIN: c_int = 2;
 /// The maximum.
 pub const PORTOLAN_MAX: c_int = 3;
 
-/// Bits set in both numbers. This and all following operations are for atomic operations only; this
-/// and the next two are for integers only.
+/// Bits set in both numbers. This and the next two are for integers only.
 pub const PORTOLAN_BIT_AND: c_int = 4;
 /// Bits set in at least one number.
 pub const PORTOLAN_BIT_OR: c_int = 5;
 /// Bits set in exactly one number.
 pub const PORTOLAN_BIT_XOR: c_int = 6;
-/// 1 if both are not 0, else 0.
+/// 1 if both are not 0, else 0. This and all following ones are for atomic operations only.
 pub const PORTOLAN_LOGICAL_AND: c_int = 7;
 /// 1 if at least one is not 0, else 0.
 pub const PORTOLAN_LOGICAL_OR: c_int = 8;
@@ -202,7 +201,7 @@ pub const PORTOLAN_SWAP_IF_NOT_LESS: c_int = 17;
 /// The operand's bits where the compared number has ones. Integers only.
 pub const PORTOLAN_SWAP_MASKED: c_int = 18;
 
-/// int8_t; like all types of 8 and 16 bits, for atomic operations only.
+/// int8_t
 pub const PORTOLAN_INT8: c_int = 0;
 /// uint8_t
 pub const PORTOLAN_UINT8: c_int = 1;

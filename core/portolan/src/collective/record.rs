@@ -5,9 +5,11 @@
 //! head, 32 bytes
 //!   0  version u8 = 2   1  kind u8: 1 barrier, 2 broadcast, 3 allreduce, 4 reduce, 5 cast,
 //!      6 allgather, 7 gather, 8 gatherv, 9 scatter, 10 scatterv, 11 alltoall, 12 alltoallv,
-//!      13 reduce-scatter, 14 scan; plus 128 if the length of the message's data u64 follows
-//!   2  reduction u8: 1 sum, 2 product, 3 min, 4 max, 5 of the program, else 0
-//!   3  type u8: 1 i32, 2 i64, 3 u32, 4 u64, 5 f32, 6 f64, else 0
+//!      13 reduce-scatter, 14 scan, 15 exscan; plus 128 if the length of the message's data u64
+//!      follows
+//!   2  reduction u8: 1 sum, 2 product, 3 min, 4 max, 5 of the program, 6 and, 7 or, 8 xor, else 0
+//!   3  type u8: 1 i32, 2 i64, 3 u32, 4 u64, 5 f32, 6 f64, 7 i8, 8 u8, 9 i16, 10 u16, 11 f16,
+//!      12 bf16, else 0
 //!   4  root u32, as a member, else 0   8  number of the operation in the group u64, from 1
 //!  16  bytes that the member passed u64, 0 if other members do not know   24  FNV-1a of the group's ranks in order, u32 each
 //! notice, 80 bytes
@@ -61,13 +63,13 @@ const PART_LEN_LEN: usize = 8;
 const IS_PART: u8 = 1 << 7;
 
 /// Number of reduction operations.
-const OP_COUNT: usize = 4;
+const OP_COUNT: usize = 8;
 
 /// Reduction by a function of the program.
 pub(crate) const OWN_OP: u8 = 5;
 
 /// Kinds and their numbers.
-const KINDS: [(CollectiveKind, u8); 14] = [
+const KINDS: [(CollectiveKind, u8); 15] = [
     (CollectiveKind::Barrier, 1),
     (CollectiveKind::Broadcast, 2),
     (CollectiveKind::Allreduce, 3),
@@ -82,6 +84,7 @@ const KINDS: [(CollectiveKind, u8); 14] = [
     (CollectiveKind::Alltoallv, 12),
     (CollectiveKind::ReduceScatter, 13),
     (CollectiveKind::Scan, 14),
+    (CollectiveKind::Exscan, 15),
 ];
 
 macro_rules! names {
@@ -91,12 +94,18 @@ macro_rules! names {
             concat!("Product of ", $datatype),
             concat!("Min of ", $datatype),
             concat!("Max of ", $datatype),
+            "by a function",
+            concat!("And of ", $datatype),
+            concat!("Or of ", $datatype),
+            concat!("Xor of ", $datatype),
         ]),*]
     };
 }
 
 /// Names of reductions, one row per type.
-const VALUES: [[&str; OP_COUNT]; 6] = names!("i32", "i64", "u32", "u64", "f32", "f64");
+const VALUES: [[&str; OP_COUNT]; 12] = names!(
+    "i32", "i64", "u32", "u64", "f32", "f64", "i8", "u8", "i16", "u16", "f16", "bf16"
+);
 
 impl Head {
     /// Creates the head of a call that has no number yet.
@@ -173,7 +182,7 @@ impl Head {
         let (members, _) = rest.split_first_chunk()?;
         let number = kind & !IS_PART;
         let (kind, _) = *KINDS.iter().find(|(_, listed)| *listed == number)?;
-        let known = op <= OWN_OP && usize::from(datatype) <= VALUES.len();
+        let known = usize::from(op) <= OP_COUNT && usize::from(datatype) <= VALUES.len();
         (version == VERSION && known).then_some(Head {
             kind,
             op,

@@ -47,7 +47,7 @@ fn records_round_trip() {
 #[test]
 fn invalid_records_are_refused() {
     let good = head(CollectiveKind::Barrier, 0).to_bytes();
-    for (at, byte) in [(0, 9), (1, 0), (1, 15), (1, 143), (2, 6), (3, 7)] {
+    for (at, byte) in [(0, 9), (1, 0), (1, 16), (1, 144), (2, 9), (3, 13)] {
         let mut bad = good;
         bad[at] = byte;
         assert_eq!(Head::parse(&bad), None, "byte {at}: {byte}");

@@ -10,8 +10,8 @@ use super::Inner;
 use super::multicast::CONTROL_PORT;
 use crate::collective::{Fault, GroupNotice, Head, Members, PENDING_OPS_MAX, Pair, State};
 use crate::error::Error;
-use portolan_proto::{Cause, LaneId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
-use std::collections::BTreeMap;
+use portolan_proto::{Cause, LaneId, OpId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
+use std::collections::{BTreeMap, VecDeque};
 
 /// System port for the notices of all groups. The groups' own ports have lower numbers.
 const NOTICE_PORT: PortId = PortId::system(u16::MAX);
@@ -32,6 +32,8 @@ struct Entry {
     state: State,
     /// Set when the program has received the error.
     is_reported: bool,
+    /// Operations that have not begun, in their order.
+    queue: VecDeque<OpId>,
 }
 
 /// Returns the address and lane of the library's own messages.
@@ -60,6 +62,28 @@ impl Inner {
 
     fn group_entry(&mut self, group: u16) -> &mut Entry {
         self.collectives.groups.entry(group).or_default()
+    }
+
+    /// Queues an operation that cannot begin yet.
+    pub(crate) fn enqueue(&mut self, group: u16, op: OpId) {
+        self.group_entry(group).queue.push_back(op);
+    }
+
+    /// Removes an operation from the queue.
+    pub(crate) fn dequeue(&mut self, group: u16, op: OpId) {
+        self.group_entry(group).queue.retain(|queued| *queued != op);
+    }
+
+    /// Returns whether operations of the group are queued.
+    pub(crate) fn has_queue(&self, group: u16) -> bool {
+        let entry = self.collectives.groups.get(&group);
+        entry.is_some_and(|entry| !entry.queue.is_empty())
+    }
+
+    /// Returns whether this is the first operation in the queue.
+    pub(crate) fn is_next(&self, group: u16, op: OpId) -> bool {
+        let entry = self.collectives.groups.get(&group);
+        entry.is_some_and(|entry| entry.queue.front() == Some(&op))
     }
 
     /// Begins an operation of `group`, described by `call`. Returns the head with the operation's

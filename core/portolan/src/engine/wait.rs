@@ -8,9 +8,11 @@
 //! long sleep should have been preceded by a spin no longer than falling asleep and waking up cost.
 
 mod descriptor;
+mod interrupt;
 mod share;
 
 pub(crate) use descriptor::Descriptor;
+pub use interrupt::{Interrupter, Interruption};
 
 use super::{Awaited, Engine, Inner};
 use crate::error::Error;
@@ -129,8 +131,8 @@ impl Waiter {
         self.long(engine, about, awaited, None, &done);
     }
 
-    /// Drives `engine` like [`Waiter::until`], at most until `deadline`. A program that repeats
-    /// such waits polls: the peers of `about` are watched across them.
+    /// Drives `engine` like [`Waiter::until`], at most until `deadline` or an interruption. A program
+    /// that repeats such waits polls: the peers of `about` are watched across them.
     pub(crate) fn until_deadline(
         &mut self,
         engine: &mut Engine,
@@ -140,7 +142,7 @@ impl Waiter {
         done: impl Fn(&Inner) -> bool,
     ) {
         self.long(engine, about, awaited, Some(deadline), &|inner| {
-            done(inner) || inner.last_clock_read() >= deadline
+            done(inner) || inner.last_clock_read() >= deadline || inner.is_interrupted()
         });
     }
 
@@ -332,6 +334,8 @@ impl Engine {
         if let Some(meeting) = &self.meeting {
             wake.fds.push(meeting.fd());
         }
+        wake.fds
+            .extend(self.inner.interrupter.as_ref().map(Interrupter::fd));
         let most = match self.full_mask {
             0 => self.inner.sleep_max(),
             _ => SLEEP_FULL,

@@ -276,8 +276,17 @@ impl Engine {
         }
     }
 
-    /// Begins the operation of `group` that `call` describes.
+    /// Begins the operation of `group` that `call` describes. Queued operations come first.
     pub(crate) fn begin_task(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
+        let id = group.members().id();
+        match self.inner.has_queue(id) {
+            true => Err(Error::GroupBusy { group: id }),
+            false => self.begin_task_now(group, call),
+        }
+    }
+
+    /// Begins an operation like [`Engine::begin_task`], ahead of queued ones.
+    pub(super) fn begin_task_now(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
         let begun = self.inner.begin_collective(group.members(), &call);
         self.flush_if_wanted();
         Ok(Task {

@@ -20,7 +20,7 @@ mod plan;
 pub use operator::Operator;
 
 use crate::buffer::Buffer;
-use crate::collective::{CollectiveKind, Head};
+use crate::collective::{CollectiveKind, Head, PART_INLINE_LEN_MAX};
 use crate::error::Error;
 use crate::node::running::RequestGuard;
 use crate::node::{Group, Node};
@@ -29,9 +29,9 @@ use machine::Exchange;
 use memory::{Combine, Memories};
 use plan::{Plan, Position};
 
-/// Bytes of a vector from which a reduction sends each member one block to combine. Shorter ones
-/// are combined as a whole in fewer rounds.
-const LONG_REDUCTION_MIN: usize = 64 << 10;
+/// Bytes of a vector from which an allreduce sends each member one block to combine. Shorter ones are
+/// combined as a whole in fewer rounds.
+const LONG_ALLREDUCE_MIN: usize = 64 << 10;
 
 /// An operation that has not begun.
 struct Operation {
@@ -59,9 +59,8 @@ impl Operation {
     ) -> Result<Request, Error> {
         let memories = Memories::new(input, output, self.plan.scratch_len)?;
         let engine = &mut *node.engine.enter();
-        let task = engine.begin_task(group, self.head)?;
         let machine = Exchange::new(self.plan, memories, self.combine);
-        Ok(engine.run(task, machine))
+        engine.run(group, self.head, machine)
     }
 
     /// Performs the operation on borrowed memory, which is released before it returns.
@@ -96,9 +95,10 @@ impl Group {
     }
 }
 
-/// Returns whether a reduction of `len` bytes in a group of `size` is [`plan::allreduce_long`].
+/// Returns whether a reduction of `len` bytes in a group of `size` is an operation of this module, which
+/// sends values from their place. Shorter ones fit one message with their head.
 pub(super) fn is_long_reduction(size: u32, len: usize) -> bool {
-    size > 1 && len >= LONG_REDUCTION_MIN
+    size > 1 && len > PART_INLINE_LEN_MAX
 }
 
 /// Returns the error for lengths that do not fit each other.
@@ -250,10 +250,16 @@ fn scan(group: &Group, operator: Operator, len: usize) -> Result<Operation, Erro
     operator.operation(CollectiveKind::Scan, 0, len, plan)
 }
 
+/// Returns the operation in which each member gets the combined values of the members before it.
+fn exscan(group: &Group, operator: Operator, len: usize) -> Result<Operation, Error> {
+    let plan = plan::exscan(group.position(), len);
+    operator.operation(CollectiveKind::Exscan, 0, len, plan)
+}
+
 /// Returns the operation in which all members get the combined values.
 fn allreduce(group: &Group, operator: Operator, len: usize) -> Result<Operation, Error> {
-    let is_long = !operator.is_ordered() && is_long_reduction(group.size(), len);
-    let plan = match is_long {
+    let is_long = len >= LONG_ALLREDUCE_MIN && group.size() > 1;
+    let plan = match is_long && !operator.is_ordered() {
         true => plan::allreduce_long(group.position(), len, operator.element_len()),
         false => plan::allreduce(group.position(), len),
     };
@@ -263,6 +269,6 @@ fn allreduce(group: &Group, operator: Operator, len: usize) -> Result<Operation,
 /// Returns the operation in which member `root` gets the combined values.
 fn reduce(group: &Group, root: u32, operator: Operator, len: usize) -> Result<Operation, Error> {
     super::group::check_root(root, group)?;
-    let plan = plan::reduce(group.position(), root as usize, len);
+    let plan = plan::reduce(group.position(), root as usize, len, operator.is_ordered());
     operator.operation(CollectiveKind::Reduce, root, len, plan)
 }

@@ -111,6 +111,12 @@ impl Group {
         })
     }
 
+    /// Returns the number of the group, by which its members name it; 0 for the whole job.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.members.id()
+    }
+
     /// Returns the number of members.
     #[must_use]
     pub fn size(&self) -> u32 {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reductions over groups: short vectors as a whole, long ones by `exchange`.
+//! Reductions over groups: vectors that fit one message here, longer ones by `exchange`.
 //!
 //! Every member gets the same bits: at each step the lower part of the group is the left operand at
 //! every member. Between groups of different sizes, floating-point sums may differ in the last
 //! bits, because the order of additions differs.
 
+mod element;
 mod nonblocking;
+
+pub use element::{Bf16, F16, Reducible};
+pub(super) use element::{Side, check_op, combine};
 
 use super::exchange::{Operator, is_long_reduction};
 use super::group::{Group, check_root};
@@ -27,80 +31,12 @@ pub enum ReduceOp {
     Min,
     /// The larger one; a number rather than a NaN.
     Max,
-}
-
-mod sealed {
-    use super::ReduceOp;
-
-    pub trait Element: bytemuck::Pod + std::fmt::Debug + Send + Sync {
-        const LEN: usize;
-        /// Number of the type in headers (P14.2).
-        const CODE: u8;
-        fn combine(op: ReduceOp, lower: Self, upper: Self) -> Self;
-        fn write(self, bytes: &mut [u8]);
-        fn read(bytes: &[u8]) -> Self;
-    }
-}
-
-/// Element types of reductions: integers of 32 and 64 bits, `f32` and `f64`.
-pub trait Reducible: sealed::Element {}
-
-macro_rules! reducible {
-    ($($type:ty, $code:literal: $sum:expr, $product:expr;)*) => {$(
-        impl sealed::Element for $type {
-            const LEN: usize = size_of::<$type>();
-            const CODE: u8 = $code;
-
-            fn combine(op: ReduceOp, lower: Self, upper: Self) -> Self {
-                match op {
-                    ReduceOp::Sum => $sum(lower, upper),
-                    ReduceOp::Product => $product(lower, upper),
-                    ReduceOp::Min => lower.min(upper),
-                    ReduceOp::Max => lower.max(upper),
-                }
-            }
-
-            fn write(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_le_bytes());
-            }
-
-            fn read(bytes: &[u8]) -> Self {
-                let mut own = [0; size_of::<$type>()];
-                own.copy_from_slice(bytes);
-                <$type>::from_le_bytes(own)
-            }
-        }
-
-        impl Reducible for $type {}
-    )*};
-}
-
-reducible! {
-    i32, 1: i32::wrapping_add, i32::wrapping_mul;
-    i64, 2: i64::wrapping_add, i64::wrapping_mul;
-    u32, 3: u32::wrapping_add, u32::wrapping_mul;
-    u64, 4: u64::wrapping_add, u64::wrapping_mul;
-    f32, 5: |a, b| a + b, |a, b| a * b;
-    f64, 6: |a, b| a + b, |a, b| a * b;
-}
-
-/// Combines values, as bytes, with those of another member.
-pub(super) fn combine<T: Reducible>(op: ReduceOp, side: Side, own: &mut [u8], other: &[u8]) {
-    for (own, other) in own.chunks_exact_mut(T::LEN).zip(other.chunks_exact(T::LEN)) {
-        let (value, other) = (T::read(own), T::read(other));
-        let combined = match side {
-            Side::Lower => T::combine(op, other, value),
-            Side::Upper => T::combine(op, value, other),
-        };
-        combined.write(own);
-    }
-}
-
-/// Part of the group that the other member's values come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Lower,
-    Upper,
+    /// The bits that both have; integers only.
+    And,
+    /// The bits that one of them has; integers only.
+    Or,
+    /// The bits that just one of them has; integers only.
+    Xor,
 }
 
 /// A member's values during a reduction.
@@ -264,6 +200,10 @@ pub(super) fn head_of_len<T: Reducible>(
         ReduceOp::Product => 2,
         ReduceOp::Min => 3,
         ReduceOp::Max => 4,
+        // 5 is a function of the program.
+        ReduceOp::And => 6,
+        ReduceOp::Or => 7,
+        ReduceOp::Xor => 8,
     };
     Head {
         op,
@@ -279,13 +219,14 @@ impl Node {
     /// # Errors
     /// [`Error::PeerGone`], [`Error::GroupBusy`]; [`Error::CollectiveMismatch`] when another member
     /// passed another number or type of values, or is in another operation. The values are then
-    /// partial results.
+    /// partial results. [`Error::Setting`] for bitwise operations on floating-point numbers.
     pub fn allreduce_of<T: Reducible>(
         &mut self,
         group: &Group,
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
+        check_op::<T>(op)?;
         if is_long_reduction(group.size(), size_of_val(values)) {
             return group.allreduce_by(self, Operator::new::<T>(op), values);
         }
@@ -317,6 +258,10 @@ impl Node {
         values: &mut [T],
     ) -> Result<(), Error> {
         check_root(root, group)?;
+        check_op::<T>(op)?;
+        if is_long_reduction(group.size(), size_of_val(values)) {
+            return group.reduce_by(self, root, Operator::new::<T>(op), values);
+        }
         let steps = reduce_steps(group.rank(), root, group.size());
         let head = head(CollectiveKind::Reduce, root, op, values);
         self.reduce_in_steps(group, head, op, values, &steps)

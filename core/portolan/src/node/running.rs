@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Non-blocking collective operations, as requests.
 //!
-//! Each is a state machine, which every call that waits or makes progress advances. The one
-//! invariant: its request completes with its buffer, whether it succeeds or fails.
+//! Each is a state machine, which every call that waits or makes progress advances. A group has two
+//! operations in flight; later ones are queued and begin in their order. The one invariant: a request
+//! completes with its buffer, whether it succeeds or fails.
 
-use super::{Node, Task};
+use super::{Group, Node, Task};
 use crate::buffer::Buffer;
+use crate::collective::Head;
 use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::ops::{OpKind, Received, Request};
@@ -23,8 +25,52 @@ pub(super) trait Machine: Send {
 /// A collective operation with a request.
 struct Running<M> {
     op: OpId,
-    task: Task,
+    stage: Stage,
     machine: M,
+}
+
+enum Stage {
+    /// Earlier operations of the group are pending.
+    Queued(Group, Head),
+    Begun(Task),
+}
+
+impl<M: Machine> Running<M> {
+    /// Begins the operation if it is its turn. Returns whether it has begun.
+    fn begin(&mut self, engine: &mut Engine) -> Result<bool, Error> {
+        if let Stage::Queued(group, head) = &self.stage {
+            match engine.begin_queued(self.op, group, *head)? {
+                Some(task) => self.stage = Stage::Begun(task),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn step(&mut self, engine: &mut Engine) -> Result<Option<Buffer>, Error> {
+        match (self.begin(engine)?, &self.stage) {
+            (true, Stage::Begun(task)) => self.machine.step(engine, task),
+            _ => Ok(None),
+        }
+    }
+
+    /// Ends the operation for the group.
+    fn end(&self, engine: &mut Engine, result: Result<(), Error>) -> Result<(), Error> {
+        match &self.stage {
+            Stage::Begun(task) => engine.end_task(task, result),
+            Stage::Queued(group, _) => {
+                engine.inner.dequeue(group.members().id(), self.op);
+                result
+            }
+        }
+    }
+
+    fn source(&self) -> u32 {
+        match &self.stage {
+            Stage::Begun(task) => task.root_rank(),
+            Stage::Queued(group, head) => group.rank_of(head.root),
+        }
+    }
 }
 
 impl<M: Machine> Background for Running<M> {
@@ -33,7 +79,7 @@ impl<M: Machine> Background for Running<M> {
     }
 
     fn advance(&mut self, engine: &mut Engine) -> bool {
-        let step = self.machine.step(engine, &self.task);
+        let step = self.step(engine);
         let Some(result) = step.transpose() else {
             return false;
         };
@@ -42,11 +88,11 @@ impl<M: Machine> Background for Running<M> {
             Ok(buffer) => (Ok(()), Some(buffer)),
             Err(error) => (Err(error), given_up),
         };
-        let result = engine.end_task(&self.task, result);
+        let result = self.end(engine, result);
         let buffer = buffer.unwrap_or_else(|| Buffer::from(Vec::new()));
         let received = result.map(|()| Received {
             len: buffer.len(),
-            source: self.task.root_rank(),
+            source: self.source(),
         });
         let ops = &mut engine.inner.ops;
         ops.complete_with(self.op, buffer, received, None);
@@ -55,22 +101,52 @@ impl<M: Machine> Background for Running<M> {
 
     fn give_up(&mut self, engine: &mut Engine) {
         self.machine.give_up(engine);
-        engine
-            .inner
-            .end_collective(self.task.group().members(), self.task.head());
-        engine.inner.ops.forget(self.op);
+        let inner = &mut engine.inner;
+        match &self.stage {
+            Stage::Begun(task) => inner.end_collective(task.group().members(), task.head()),
+            Stage::Queued(group, _) => inner.dequeue(group.members().id(), self.op),
+        }
+        inner.ops.forget(self.op);
     }
 }
 
 impl Engine {
-    /// Starts `machine` for an operation that has begun, and returns its request.
-    pub(super) fn run(&mut self, task: Task, machine: impl Machine + 'static) -> Request {
-        let group = task.group().members().id();
-        let kind = OpKind::Collective { group };
-        let op = self.inner.ops.without_memory(kind);
-        self.begin_background(Box::new(Running { op, task, machine }));
+    /// Starts `machine` for the operation of `group` that `call` describes, and returns its request.
+    pub(super) fn run(
+        &mut self,
+        group: &Group,
+        call: Head,
+        machine: impl Machine + 'static,
+    ) -> Result<Request, Error> {
+        let stage = match self.begin_task(group, call) {
+            Ok(task) => Stage::Begun(task),
+            Err(Error::GroupBusy { .. }) => Stage::Queued(group.clone(), call),
+            Err(error) => return Err(error),
+        };
+        let id = group.members().id();
+        let op = (self.inner.ops).without_memory(OpKind::Collective { group: id });
+        if let Stage::Queued(..) = &stage {
+            self.inner.enqueue(id, op);
+        }
+        self.begin_background(Box::new(Running { op, stage, machine }));
         self.flush_if_wanted();
-        Request(op)
+        Ok(Request(op))
+    }
+
+    /// Begins a queued operation. Returns `None` while earlier ones are pending.
+    fn begin_queued(&mut self, op: OpId, group: &Group, call: Head) -> Result<Option<Task>, Error> {
+        let id = group.members().id();
+        if !self.inner.is_next(id, op) {
+            return self.inner.check_intact(id).map(|()| None);
+        }
+        match self.begin_task_now(group, call) {
+            Ok(task) => {
+                self.inner.dequeue(id, op);
+                Ok(Some(task))
+            }
+            Err(Error::GroupBusy { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -215,7 +215,10 @@ impl Node {
         let (id, waits) = (connecting.id, Awaited::Condition);
         let has_ended = |inner: &Inner| inner.has_result(id);
         let mut engine = self.engine.enter();
-        (self.waiter).until_deadline(&mut engine, &[], waits, latest, has_ended);
+        // An interruption ends one wait.
+        while !has_ended(&engine.inner) && engine.inner.read_clock() < latest {
+            (self.waiter).until_deadline(&mut engine, &[], waits, latest, has_ended);
+        }
         drop(engine);
         self.end_connect(connecting)
     }

@@ -224,6 +224,13 @@ static void blocks(void) {
     mine[0] = 1;
     OK(portolan_scan(node, NULL, PORTOLAN_SUM, PORTOLAN_UINT32, mine, 1));
     CHECK(mine[0] == rank + 1);
+    mine[0] = 1;
+    OK(portolan_exscan(node, NULL, PORTOLAN_SUM, PORTOLAN_UINT32, mine, 1));
+    CHECK(mine[0] == (rank == 0 ? 1 : rank));
+    uint8_t bits = (uint8_t)(1 << rank % 8);
+    OK(portolan_iexscan(node, NULL, PORTOLAN_BIT_OR, PORTOLAN_UINT8, &bits, 1, &request));
+    OK(portolan_wait(node, request, NULL));
+    CHECK(bits == (rank == 0 ? 1 : (uint8_t)((1 << (rank < 8 ? rank : 8)) - 1)));
     int calls = 0;
     mine[0] = mine[1] = rank;
     OK(portolan_allreduce_by(node, NULL, join, &calls, 8, mine, 1));
@@ -231,6 +238,9 @@ static void blocks(void) {
     mine[0] = mine[1] = rank;
     OK(portolan_scan_by(node, NULL, join, &calls, 8, mine, 1));
     CHECK(mine[0] == 0 && mine[1] == rank);
+    mine[0] = mine[1] = rank;
+    OK(portolan_exscan_by(node, NULL, join, &calls, 8, mine, 1));
+    CHECK(mine[0] == 0 && mine[1] == (rank == 0 ? 0 : rank - 1));
     CHECK(portolan_reduce_by(node, NULL, 0, NULL, NULL, 8, mine, 1) == PORTOLAN_ERR_NULL);
 }
 

@@ -126,6 +126,13 @@ where
     let mut prefix = values::<T>(own, count);
     group.scan(node, Operator::new::<T>(op), &mut prefix)?;
     assert!(prefix == serial(own + 1, count, combine), "scan of {count}");
+    let mut before = values::<T>(own, count);
+    group.exscan(node, Operator::new::<T>(op), &mut before)?;
+    let expected = match own {
+        0 => values::<T>(0, count),
+        own => serial(own, count, combine),
+    };
+    assert!(before == expected, "exscan of {count}");
     Ok(())
 }
 

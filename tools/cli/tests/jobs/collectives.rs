@@ -321,7 +321,7 @@ fn orders(node: &mut Node) {
 }
 
 /// Runs two operations at once in one group, started in the same order and completed in the reverse
-/// one; a third one is refused.
+/// one; a third one is refused if it blocks, and queued otherwise.
 fn two_at_once(node: &mut Node) {
     let all = Group::all(node);
     for len in [8, LONG] {
@@ -336,7 +336,12 @@ fn two_at_once(node: &mut Node) {
     if node.rank() > 0 {
         node.recv_from(0, PORT, &mut []).unwrap();
     }
-    let barriers = [node.ibarrier().unwrap(), node.ibarrier().unwrap()];
+    let mut requests = vec![node.ibarrier().unwrap(), node.ibarrier().unwrap()];
+    for number in 0..6_u64 {
+        // Half of them are short. All are begun in order, and completed in any.
+        let len = if number % 2 == 0 { 1 } else { LONG };
+        requests.push(node.iallreduce(ReduceOp::Max, vec![number; len]).unwrap());
+    }
     if node.rank() == 0 {
         let refused = node.barrier().unwrap_err();
         assert!(
@@ -347,7 +352,12 @@ fn two_at_once(node: &mut Node) {
             node.send(Target::new(rank, PORT), &[]).unwrap();
         }
     }
-    for result in node.wait_all(barriers) {
+    for number in (0..6_u64).rev() {
+        let maxima = node.wait(requests.pop().unwrap()).unwrap();
+        let maxima: Vec<u64> = maxima.into_vec().unwrap();
+        assert!(maxima.iter().all(|maximum| *maximum == number));
+    }
+    for result in node.wait_all(requests) {
         result.unwrap();
     }
 }

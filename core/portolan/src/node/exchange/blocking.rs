@@ -206,6 +206,21 @@ impl Group {
         operation.perform(node, self, &[], cast_slice_mut(values))
     }
 
+    /// Combines the values of all members before this one, element by element, into `values`, which
+    /// has those of this member. Member 0 keeps its values.
+    ///
+    /// # Errors
+    /// As [`Group::scan`].
+    pub fn exscan<T: Pod>(
+        &self,
+        node: &mut Node,
+        operator: Operator,
+        values: &mut [T],
+    ) -> Result<(), Error> {
+        let operation = super::exscan(self, operator, size_of_val(values))?;
+        operation.perform(node, self, &[], cast_slice_mut(values))
+    }
+
     /// Combines the `values` of all members like [`Node::allreduce_of`], by any operator.
     ///
     /// # Errors
@@ -370,6 +385,15 @@ impl Node {
     pub fn scan<T: Pod>(&mut self, operator: Operator, values: &mut [T]) -> Result<(), Error> {
         let group = Group::all(self);
         group.scan(self, operator, values)
+    }
+
+    /// Calls [`Group::exscan`] for the group of all processes.
+    ///
+    /// # Errors
+    /// As [`Group::exscan`].
+    pub fn exscan<T: Pod>(&mut self, operator: Operator, values: &mut [T]) -> Result<(), Error> {
+        let group = Group::all(self);
+        group.exscan(self, operator, values)
     }
 
     /// Calls [`Group::allreduce_by`] for the group of all processes.

@@ -190,6 +190,21 @@ impl Group {
         operation.begin(node, self, Buffer::from(Vec::new()), values)
     }
 
+    /// Begins [`Group::exscan`]; see [`Node::ibarrier_of`].
+    ///
+    /// # Errors
+    /// As [`Group::exscan`]; [`Error::BufferShared`]. Some are reported by the request.
+    pub fn iexscan(
+        &self,
+        node: &mut Node,
+        operator: Operator,
+        values: impl Into<Buffer>,
+    ) -> Result<Request, Error> {
+        let values = values.into();
+        let operation = super::exscan(self, operator, values.len())?;
+        operation.begin(node, self, Buffer::from(Vec::new()), values)
+    }
+
     /// Begins [`Group::allreduce_by`]; see [`Node::ibarrier_of`].
     ///
     /// # Errors

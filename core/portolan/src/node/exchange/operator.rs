@@ -19,16 +19,20 @@ pub struct Operator {
     head: Head,
     element_len: usize,
     combine: Combine,
+    /// Error for an operation that the type does not have.
+    unfit: Option<Error>,
 }
 
 impl Operator {
-    /// Returns the operator `op` for elements of type `T`.
+    /// Returns the operator `op` for elements of type `T`. Operations refuse it if the type does
+    /// not have it.
     #[must_use]
     pub fn new<T: Reducible>(op: ReduceOp) -> Operator {
         Operator {
             head: reduce::head_of_len::<T>(CollectiveKind::Allreduce, 0, op, 0),
             element_len: size_of::<T>(),
             combine: Box::new(move |side, own, other| reduce::combine::<T>(op, side, own, other)),
+            unfit: reduce::check_op::<T>(op).err(),
         }
     }
 
@@ -93,6 +97,7 @@ impl Operator {
             head: Head { op: OWN_OP, ..head },
             element_len: element_len.max(1),
             combine: Box::new(combine),
+            unfit: None,
         }
     }
 
@@ -123,6 +128,9 @@ impl Operator {
         plan: Plan,
     ) -> Result<Operation, Error> {
         self.check(len)?;
+        if let Some(unfit) = self.unfit {
+            return Err(unfit);
+        }
         let head = Head {
             kind,
             root,

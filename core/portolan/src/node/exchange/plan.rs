@@ -90,7 +90,7 @@ impl Position {
         (self.own + self.size - distance % self.size) % self.size
     }
 
-    /// Returns this seat as seen from `root`, which becomes member 0.
+    /// Returns this position as seen from `root`, which becomes member 0.
     fn relative_to(self, root: usize) -> Position {
         let own = self.before(root);
         Position { own, ..self }
@@ -111,6 +111,13 @@ const ALLTOALL_SHORT_MEMBERS_MIN: usize = 8;
 
 /// Bytes of the vector up to which a reduce-scatter takes few rounds.
 const REDUCE_SCATTER_SHORT_MAX: usize = 4 << 10;
+
+/// Bytes that a member receives in one round of a long reduction. They are combined while they are in
+/// the cache, and their memory is reused.
+const SEGMENT_LEN_MAX: usize = 1 << 20;
+
+/// Alignment of segments: a multiple of the length of every element.
+const SEGMENT_ALIGN: usize = 64;
 
 /// Exchanges in flight at a time, so that one slow member does not stop the rest, and scratch
 /// memory is limited.
@@ -481,7 +488,8 @@ pub(super) fn reduce_scatter(position: Position, lens: &[usize], is_ordered: boo
     plan
 }
 
-/// Sends each member its block of `from`, and combines the received blocks in `into`.
+/// Sends each member its block of `from`, and combines the received blocks in `into`. Long blocks are
+/// sent in segments.
 fn pairwise(
     plan: &mut Plan,
     position: Position,
@@ -490,24 +498,38 @@ fn pairwise(
     into: Span,
 ) {
     let steps: Vec<usize> = (1..position.size).collect();
-    plan.scratch_len = plan
-        .scratch_len
-        .max(IN_FLIGHT_MAX.min(steps.len()) * into.len);
+    let in_flight = IN_FLIGHT_MAX.min(steps.len()).max(1);
+    let segment_len = SEGMENT_LEN_MAX / in_flight / SEGMENT_ALIGN * SEGMENT_ALIGN;
+    let slot_len = into.len.min(segment_len);
+    plan.scratch_len = plan.scratch_len.max(in_flight * slot_len);
     for steps in steps.chunks(IN_FLIGHT_MAX) {
-        let mut round = Round::default();
-        for (index, step) in steps.iter().enumerate() {
-            let (to, source) = (position.after(*step), position.before(*step));
-            let block = Span::new(from, offs[to]..offs[to] + lens[to]);
-            round.sends.push((member(to), block));
-            let place = Span::new(Place::Scratch, index * into.len..(index + 1) * into.len);
-            round.receives.push((member(source), place));
-            round.after.push(Action::Combine {
-                from: place,
-                to: into,
-                side: side_of(source, position.own),
-            });
+        let lens_sent = steps.iter().map(|step| lens[position.after(*step)]);
+        let longest = lens_sent.max().unwrap_or(0).max(into.len);
+        for begin in (0..longest).step_by(segment_len) {
+            let segment = |len: usize| begin.min(len)..(begin + segment_len).min(len);
+            let own = segment(into.len);
+            let into = Span::new(into.place, into.off + own.start..into.off + own.end);
+            let mut round = Round::default();
+            for (index, step) in steps.iter().enumerate() {
+                let (to, source) = (position.after(*step), position.before(*step));
+                let sent = segment(lens[to]);
+                if !sent.is_empty() {
+                    let block = Span::new(from, offs[to] + sent.start..offs[to] + sent.end);
+                    round.sends.push((member(to), block));
+                }
+                if into.len > 0 {
+                    let place = index * slot_len..index * slot_len + into.len;
+                    let place = Span::new(Place::Scratch, place);
+                    round.receives.push((member(source), place));
+                    round.after.push(Action::Combine {
+                        from: place,
+                        to: into,
+                        side: side_of(source, position.own),
+                    });
+                }
+            }
+            plan.rounds.push(round);
         }
-        plan.rounds.push(round);
     }
 }
 
@@ -523,11 +545,15 @@ pub(super) fn allreduce(position: Position, len: usize) -> Plan {
     in_steps(&steps_of_allreduce(position), len)
 }
 
-/// Combines values like [`allreduce`], at member `root` alone.
-pub(super) fn reduce(position: Position, root: usize, len: usize) -> Plan {
+/// Combines values like [`allreduce`], at member `root` alone. With `is_ordered` values are combined
+/// in the order of the members.
+pub(super) fn reduce(position: Position, root: usize, len: usize, is_ordered: bool) -> Plan {
+    let (own, size) = (member(position.own), member(position.size));
+    if !is_ordered {
+        return in_steps(&reduce_steps(own, member(root), size), len);
+    }
     // The tree of a broadcast keeps the order of the members if its root is member 0, which passes
     // the result on.
-    let (own, size) = (member(position.own), member(position.size));
     let mut steps = reduce_steps(own, 0, size);
     if root != 0 {
         match position.own {
@@ -582,6 +608,47 @@ pub(super) fn scan(position: Position, len: usize) -> Plan {
                 to: values,
                 side: Side::Lower,
             });
+        }
+        plan.rounds.push(round);
+        distance <<= 1;
+    }
+    plan
+}
+
+/// Combines the values of all members before each one, in place. Member 0 keeps its values.
+pub(super) fn exscan(position: Position, len: usize) -> Plan {
+    let mut plan = Plan {
+        scratch_len: 2 * len,
+        ..Plan::default()
+    };
+    let values = Span::new(Place::Output, 0..len);
+    // The values of this member and of those before it that were received so far.
+    let partial = Span::new(Place::Scratch, 0..len);
+    let other = Span::new(Place::Scratch, len..2 * len);
+    plan.begin(vec![copy((Place::Output, 0), (Place::Scratch, 0), len)]);
+    let mut distance = 1;
+    while distance < position.size {
+        let mut round = Round::default();
+        if position.own + distance < position.size {
+            round.sends.push((member(position.own + distance), partial));
+        }
+        if position.own >= distance {
+            round
+                .receives
+                .push((member(position.own - distance), other));
+            let join = |to: Span| Action::Combine {
+                from: other,
+                to,
+                side: Side::Lower,
+            };
+            let first = Action::Copy {
+                from: other,
+                to: values,
+            };
+            round.after = match distance {
+                1 => vec![first, join(partial)],
+                _ => vec![join(values), join(partial)],
+            };
         }
         plan.rounds.push(round);
         distance <<= 1;

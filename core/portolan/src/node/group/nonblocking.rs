@@ -230,8 +230,9 @@ impl Node {
         self.ibarrier_of(&all)
     }
 
-    /// Begins a barrier of `group`. The request completes when all members have begun it. A group
-    /// has at most two pending collective operations, which all members begin in the same order.
+    /// Begins a barrier of `group`. The request completes when all members have begun it. All
+    /// members begin the operations of a group in the same order. Two of them are in flight; later
+    /// non-blocking ones are queued, and blocking ones then fail with [`Error::GroupBusy`].
     ///
     /// Every call that waits or makes progress advances it, whatever the call waits for.
     ///
@@ -251,8 +252,7 @@ impl Node {
     pub fn ibarrier_of(&mut self, group: &Group) -> Result<Request, Error> {
         let head = Head::new(CollectiveKind::Barrier, 0, 0);
         let engine = &mut *self.engine.enter();
-        let task = engine.begin_task(group, head)?;
-        Ok(engine.run(task, Barrier::default()))
+        engine.run(group, head, Barrier::default())
     }
 
     /// Begins a broadcast to all processes of the job; see [`Node::ibroadcast_of`].
@@ -297,8 +297,7 @@ impl Node {
         }
         let head = Head::new(CollectiveKind::Broadcast, root, buffer.len());
         let engine = &mut *self.engine.enter();
-        let task = engine.begin_task(group, head)?;
-        Ok(engine.run(task, Broadcast::new(group, root, buffer)))
+        engine.run(group, head, Broadcast::new(group, root, buffer))
     }
 
     /// Broadcasts borrowed `bytes`, which are released before it returns.

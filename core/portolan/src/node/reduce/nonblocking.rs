@@ -2,7 +2,8 @@
 //! Non-blocking reductions, as state machines.
 
 use super::{
-    ReduceOp, Reducible, Side, Step, allreduce_steps, combine, head, head_of_len, reduce_steps,
+    ReduceOp, Reducible, Side, Step, allreduce_steps, check_op, combine, head, head_of_len,
+    reduce_steps,
 };
 use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head};
@@ -187,6 +188,7 @@ impl Node {
         op: ReduceOp,
         values: Vec<T>,
     ) -> Result<Request, Error> {
+        check_op::<T>(op)?;
         let head = head(CollectiveKind::Allreduce, 0, op, &values);
         if is_long_reduction(group.size(), size_of_val(&values[..])) {
             return group.iallreduce_by(self, Operator::new::<T>(op), Buffer::typed(values));
@@ -223,6 +225,10 @@ impl Node {
         values: Vec<T>,
     ) -> Result<Request, Error> {
         check_root(root, group)?;
+        check_op::<T>(op)?;
+        if is_long_reduction(group.size(), size_of_val(&values[..])) {
+            return group.ireduce_by(self, root, Operator::new::<T>(op), Buffer::typed(values));
+        }
         let head = head(CollectiveKind::Reduce, root, op, &values);
         let steps = reduce_steps(group.rank(), root, group.size());
         self.begin_reduction::<T>(group, head, op, Buffer::typed(values), steps)
@@ -261,6 +267,9 @@ impl Node {
     ) -> Result<Request, Error> {
         check_root(root, group)?;
         let head = bytes_head::<T>(CollectiveKind::Reduce, root, op, &mut buffer)?;
+        if is_long_reduction(group.size(), buffer.len()) {
+            return group.ireduce_by(self, root, Operator::new::<T>(op), buffer);
+        }
         let steps = reduce_steps(group.rank(), root, group.size());
         self.begin_reduction::<T>(group, head, op, buffer, steps)
     }
@@ -274,7 +283,6 @@ impl Node {
         steps: Vec<Step>,
     ) -> Result<Request, Error> {
         let engine = &mut *self.engine.enter();
-        let task = engine.begin_task(group, head)?;
         let machine = Reduction {
             combine: combine::<T>,
             op,
@@ -282,7 +290,7 @@ impl Node {
             buffer,
             current: None,
         };
-        Ok(engine.run(task, machine))
+        engine.run(group, head, machine)
     }
 }
 
@@ -293,6 +301,7 @@ fn bytes_head<T: Reducible>(
     op: ReduceOp,
     buffer: &mut Buffer,
 ) -> Result<Head, Error> {
+    check_op::<T>(op)?;
     let len = buffer.as_mut_slice().ok_or(Error::BufferShared)?.len();
     if !len.is_multiple_of(T::LEN) {
         let element_len = T::LEN;

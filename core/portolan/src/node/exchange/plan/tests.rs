@@ -280,14 +280,26 @@ fn reductions_in_order_combine_adjacent_members() {
         }
         for root in 0..size {
             let plans: Vec<Plan> = positions(size)
-                .map(|position| reduce(position, root, 3))
+                .map(|position| reduce(position, root, 3, true))
                 .collect();
             let outputs = reduce_by(&plans, 3, single, join);
             assert_eq!(outputs[root], [whole; 3], "{size}, root {root}");
+            let plans = positions(size).map(|position| reduce(position, root, 3, false));
+            let plans: Vec<Plan> = plans.collect();
+            let value = |own: usize| u8::try_from(own + 1).unwrap();
+            let total = u8::try_from(size * (size + 1) / 2).unwrap();
+            assert_eq!(reduce_by(&plans, 3, value, sum)[root], [total; 3]);
         }
         let plans: Vec<Plan> = positions(size).map(|position| scan(position, 3)).collect();
         for (own, output) in reduce_by(&plans, 3, single, join).iter().enumerate() {
             assert_eq!(output[..], [single(own) & 15; 3], "{size}, member {own}");
+        }
+        let plans: Vec<Plan> = positions(size)
+            .map(|position| exscan(position, 3))
+            .collect();
+        for (own, output) in reduce_by(&plans, 3, single, join).iter().enumerate() {
+            let before = own.checked_sub(1).map_or(0, |last| single(last) & 15);
+            assert_eq!(output[..], [before; 3], "{size}, member {own}");
         }
     }
 }
@@ -304,6 +316,23 @@ fn long_reductions_combine_each_member_once() {
             for output in reduce_by(&plans, count * 4, value, sum) {
                 assert_eq!(output, vec![expected; count * 4], "{size}, {count}");
             }
+        }
+    }
+}
+
+#[test]
+fn long_blocks_are_combined_in_segments() {
+    for size in [2, 4, 6] {
+        // The last segments of the members' blocks differ in length.
+        let len = size * SEGMENT_LEN_MAX * 3 / 2 + 8;
+        let plans: Vec<Plan> = positions(size)
+            .map(|position| allreduce_long(position, len, 8))
+            .collect();
+        assert!(plans.iter().all(|plan| plan.scratch_len <= SEGMENT_LEN_MAX));
+        let expected = vec![u8::try_from(size * (size + 1) / 2).unwrap(); len];
+        let value = |own: usize| u8::try_from(own + 1).unwrap();
+        for output in reduce_by(&plans, len, value, sum) {
+            assert!(output == expected, "{size}");
         }
     }
 }
