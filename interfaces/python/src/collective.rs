@@ -72,8 +72,11 @@ fn op_of(name: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
         "product" => Ok(ReduceOp::Product),
         "min" => Ok(ReduceOp::Min),
         "max" => Ok(ReduceOp::Max),
+        "and" => Ok(ReduceOp::And),
+        "or" => Ok(ReduceOp::Or),
+        "xor" => Ok(ReduceOp::Xor),
         _ => Err(PyValueError::new_err(format!(
-            "there is no reduction '{name}'; take 'sum', 'product', 'min' or 'max'"
+            "there is no reduction '{name}'; take 'sum', 'product', 'min', 'max', 'and', 'or' or 'xor'"
         ))),
     }
 }
@@ -178,6 +181,18 @@ impl Scope<'_> {
         let operator = self.operator(&view, op)?;
         let place = view.into_place();
         self.begin(py, |node, group| group.iscan(node, operator, place))
+    }
+
+    fn exscan(
+        self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        op: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Request> {
+        let view = View::write(values)?;
+        let operator = self.operator(&view, op)?;
+        let place = view.into_place();
+        self.begin(py, |node, group| group.iexscan(node, operator, place))
     }
 
     fn reduce_scatter(
@@ -327,6 +342,12 @@ impl Group {
         self.group.size()
     }
 
+    /// Number of the group, by which its members name it; 0 for the whole job.
+    #[getter]
+    fn id(&self) -> u16 {
+        self.group.id()
+    }
+
     /// Ranks of the members, in the order of the group.
     #[getter]
     fn ranks(&self) -> Vec<u32> {
@@ -468,6 +489,12 @@ macro_rules! collectives {
             scan, iscan(values, op = None)
                 [values: &Bound<'_, PyAny>, op: Option<&Bound<'_, PyAny>>]
                 => scan(values, op);
+
+            /// Combines the `values` of all members before this one, in place. The first member keeps
+            /// its values.
+            exscan, iexscan(values, op = None)
+                [values: &Bound<'_, PyAny>, op: Option<&Bound<'_, PyAny>>]
+                => exscan(values, op);
         }
     };
 }

@@ -11,12 +11,15 @@ mod collective;
 mod error;
 mod event;
 mod handler;
+mod memory;
 mod message;
 mod node;
 mod request;
 mod shared;
 mod status;
+mod store;
 mod view;
+mod watch;
 mod window;
 
 use pyo3::prelude::*;
@@ -30,6 +33,7 @@ fn _portolan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<status::Status>()?;
     module.add_class::<collective::Group>()?;
     module.add_class::<window::Window>()?;
+    module.add_class::<memory::Memory>()?;
     module.add_class::<call::Call>()?;
     error::add(module)
 }

@@ -4,6 +4,7 @@
 use crate::collective::Group;
 use crate::error::Failure;
 use crate::shared::Shared;
+use crate::store::Store;
 use portolan::PortConfig;
 use pyo3::exceptions::{PyKeyError, PySystemExit, PyTypeError};
 use pyo3::prelude::*;
@@ -22,6 +23,16 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    fn of(node: portolan::Node) -> PyResult<Node> {
+        Ok(Node {
+            all: portolan::Group::all(&node),
+            rank: node.rank(),
+            size: node.size(),
+            job_id: node.job_id(),
+            shared: Arc::new(Shared::new(node)?),
+        })
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -40,13 +51,16 @@ impl Node {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Node> {
         let node = py.detach(portolan::Node::join).map_err(Failure::from)?;
-        Ok(Node {
-            all: portolan::Group::all(&node),
-            rank: node.rank(),
-            size: node.size(),
-            job_id: node.job_id(),
-            shared: Arc::new(Shared::new(node)),
-        })
+        Node::of(node)
+    }
+
+    /// Joins the `size` processes that have `store` in common as number `rank`, whatever has started
+    /// them. A store has the methods `set(key, value)` and `get(key)`, which waits for the value.
+    #[staticmethod]
+    fn join_over(py: Python<'_>, store: Py<PyAny>, rank: u32, size: u32) -> PyResult<Node> {
+        let store = Store { store, rank, size };
+        let joined = py.detach(|| portolan::Node::join_over(Box::new(store)));
+        Node::of(joined.map_err(Failure::from)?)
     }
 
     /// Leaves the job after everything that was sent has arrived.
@@ -120,6 +134,12 @@ impl Node {
             .shared
             .enter(slf.py(), |node| Ok(portolan::Group::new(node, id, &ranks)?))?;
         Ok(Group::new(slf.clone().unbind(), made))
+    }
+
+    /// Returns the address of this host's interface for the job's traffic; None on one host.
+    fn network_addr(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let addr = self.shared.enter(py, |node| Ok(node.network_addr()))?;
+        Ok(addr.map(|addr| addr.to_string()))
     }
 
     /// Returns the name of the host of process `rank`.

@@ -28,7 +28,7 @@ enum State {
 }
 
 /// Result of an operation, without its buffer.
-type Outcome = Result<Status, Failure>;
+pub(crate) type Outcome = Result<Status, Failure>;
 
 impl Request {
     pub(crate) fn new(shared: &Arc<Shared>, request: portolan::Request) -> Request {
@@ -60,7 +60,7 @@ impl Request {
         self.settle(Err(Failure::from(portolan::Error::StaleRequest)));
     }
 
-    fn pending(&self) -> Option<portolan::Request> {
+    pub(crate) fn pending(&self) -> Option<portolan::Request> {
         match &*self.state.lock() {
             State::Pending(request) => Some(*request),
             State::Complete(_) | State::Failed(_) => None,
@@ -76,7 +76,7 @@ impl Request {
         }
     }
 
-    fn outcome(&self, done: Result<Completion, Failed>) -> Outcome {
+    pub(crate) fn outcome(&self, done: Result<Completion, Failed>) -> Outcome {
         let done = done?;
         Ok(match self.is_call {
             true => Status::of_call(done),
@@ -84,11 +84,15 @@ impl Request {
         })
     }
 
-    fn settle(&self, outcome: Outcome) {
-        *self.state.lock() = match outcome {
-            Ok(status) => State::Complete(status),
-            Err(failure) => State::Failed(failure.into()),
-        };
+    pub(crate) fn settle(&self, outcome: Outcome) {
+        let mut state = self.state.lock();
+        // Another thread may have had the result first.
+        if matches!(*state, State::Pending(_)) {
+            *state = match outcome {
+                Ok(status) => State::Complete(status),
+                Err(failure) => State::Failed(failure.into()),
+            };
+        }
     }
 
     /// Waits for the end, and returns the result; `None` at the timeout.
@@ -97,17 +101,18 @@ impl Request {
         py: Python<'_>,
         timeout: Option<Duration>,
     ) -> PyResult<Option<Status>> {
-        if let Some(request) = self.pending() {
-            let outcome = self.shared.wait(py, timeout, |node, slice| {
+        if self.pending().is_some() {
+            self.shared.wait(py, timeout, |node, slice| {
+                // The thread that watches requests may have settled it.
+                let Some(request) = self.pending() else {
+                    return Ok(Some(()));
+                };
                 let done = match slice {
                     Some(slice) => node.wait_timeout(request, slice).transpose(),
                     None => Some(node.wait(request)),
                 };
-                Ok(done.map(|done| self.outcome(done)))
+                Ok(done.map(|done| self.settle(self.outcome(done))))
             })?;
-            if let Some(outcome) = outcome {
-                self.settle(outcome);
-            }
         }
         self.result(py)
     }
@@ -123,33 +128,44 @@ impl Request {
 
     /// Makes progress once. Returns the status if the operation has ended.
     fn test(&self, py: Python<'_>) -> PyResult<Option<Status>> {
-        if let Some(request) = self.pending() {
-            let outcome = self.shared.enter(py, |node| {
-                let done = node.test(request).transpose();
-                Ok(done.map(|done| self.outcome(done)))
+        if self.pending().is_some() {
+            self.shared.enter(py, |node| {
+                let done = self.pending().map(|request| node.test(request).transpose());
+                if let Some(Some(done)) = done {
+                    self.settle(self.outcome(done));
+                }
+                Ok(())
             })?;
-            if let Some(outcome) = outcome {
-                self.settle(outcome);
-            }
         }
         self.result(py)
     }
 
+    /// Has a thread of the package complete the request while the program computes, and call
+    /// `function` with the request when it has ended, or after `timeout`.
+    #[pyo3(signature = (function = None, timeout = None))]
+    fn then(
+        slf: &Bound<'_, Self>,
+        function: Option<Py<PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (py, shared) = (slf.py(), &slf.get().shared);
+        shared.watch(slf.clone().unbind(), function, timeout_of(timeout)?)?;
+        shared.refresh_watch(py);
+        Ok(())
+    }
+
     /// Cancels a receive, or a call without a reply. Returns whether it did.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
-        let Some(request) = self.pending() else {
-            return Ok(false);
-        };
-        let is_cancelled = self.shared.enter(py, |node| Ok(node.cancel(request)))?;
-        if is_cancelled {
-            let outcome = self
-                .shared
-                .enter(py, |node| Ok(node.test(request).transpose()))?;
-            if let Some(done) = outcome {
+        self.shared.enter(py, |node| {
+            let Some(request) = self.pending() else {
+                return Ok(false);
+            };
+            let is_cancelled = node.cancel(request);
+            if is_cancelled && let Some(done) = node.test(request).transpose() {
                 self.settle(self.outcome(done));
             }
-        }
-        Ok(is_cancelled)
+            Ok(is_cancelled)
+        })
     }
 
     /// True once the result is here. Reading it makes no progress.

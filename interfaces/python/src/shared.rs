@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node as its Python objects share it: the lock, waits that Ctrl-C can end, and requests that
 //! the program has dropped.
+//!
+//! Threads take turns. A wait holds the lock, but makes way for calls of other threads at once, and
+//! for their waits after a while that grows. Progress is made for all meanwhile.
 
 use crate::error::{Closed, Failure};
 use crate::handler::Raised;
-use parking_lot::Mutex;
+use crate::watch::Watch;
+use parking_lot::{Mutex, MutexGuard};
+use portolan::Interrupter;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -13,11 +18,18 @@ use std::time::{Duration, Instant};
 
 /// Longest wait between two checks of Python's signals, and so the delay of Ctrl-C. Sleeping processes
 /// of the library wake up as often.
-const SLICE: Duration = Duration::from_millis(200);
+pub(crate) const SLICE: Duration = Duration::from_millis(200);
+
+/// Shortest and longest time after which a wait interrupts the wait of another thread, to see its
+/// own result. The first one does so at once.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(64));
 
 /// A node, its dropped requests, and exceptions of handlers.
 pub(crate) struct Shared {
     node: Mutex<Option<portolan::Node>>,
+    /// Ends the wait of the thread that has the lock.
+    interrupter: Interrupter,
+    pub(crate) watch: Watch,
     raised: Arc<Raised>,
     /// Requests that the program has dropped before they were complete.
     dropped: Mutex<Vec<portolan::Request>>,
@@ -27,14 +39,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(node: portolan::Node) -> Shared {
-        Shared {
+    pub(crate) fn new(mut node: portolan::Node) -> Result<Shared, Failure> {
+        Ok(Shared {
             is_alone: node.size() == 1,
+            interrupter: node.interrupter()?,
             node: Mutex::new(Some(node)),
+            watch: Watch::default(),
             raised: Arc::new(Raised::default()),
             dropped: Mutex::new(Vec::new()),
             has_dropped: AtomicBool::new(false),
-        }
+        })
     }
 
     pub(crate) fn raised(&self) -> &Arc<Raised> {
@@ -50,7 +64,7 @@ impl Shared {
         self.check(py)?;
         let result = match self.node.try_lock() {
             Some(mut node) => self.run(&mut node, call),
-            None => py.detach(|| self.run(&mut self.node.lock(), call)),
+            None => py.detach(|| self.run(&mut self.interrupt(), call)),
         };
         Ok(result?)
     }
@@ -62,7 +76,7 @@ impl Shared {
         call: impl FnOnce(&mut portolan::Node) -> Result<R, Failure> + Send,
     ) -> PyResult<R> {
         self.check(py)?;
-        Ok(py.detach(|| self.run(&mut self.node.lock(), call))?)
+        Ok(py.detach(|| self.run(&mut self.interrupt(), call))?)
     }
 
     /// Repeats `attempt`, which waits at most for the time that is passed to it, or without a limit.
@@ -76,6 +90,7 @@ impl Shared {
     ) -> PyResult<Option<R>> {
         self.check(py)?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut patience = Duration::ZERO;
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let slice = match left {
@@ -83,15 +98,46 @@ impl Shared {
                 None => Some(SLICE),
                 Some(left) => Some(left.min(SLICE)),
             };
-            let got = py.detach(|| self.run(&mut self.node.lock(), |node| attempt(node, slice)))?;
+            let got = py.detach(|| {
+                let mut node = self.turn(&mut patience);
+                let got = self.run(&mut node, |node| attempt(node, slice));
+                MutexGuard::unlock_fair(node);
+                got
+            })?;
             if got.is_some() {
                 return Ok(got);
             }
             py.check_signals()?;
             self.raised.check()?;
-            if left.is_some_and(|left| left <= SLICE) {
+            if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Ok(None);
             }
+        }
+    }
+
+    /// Takes the lock for a call that does not wait.
+    fn interrupt(&self) -> MutexGuard<'_, Option<portolan::Node>> {
+        if let Some(node) = self.node.try_lock() {
+            return node;
+        }
+        let _interruption = self.interrupter.interrupt();
+        self.node.lock()
+    }
+
+    /// Takes the lock for a wait, after `patience` from another wait.
+    pub(crate) fn turn(&self, patience: &mut Duration) -> MutexGuard<'_, Option<portolan::Node>> {
+        let free = match patience.is_zero() {
+            true => self.node.try_lock(),
+            false => self.node.try_lock_for(*patience),
+        };
+        *patience = (*patience * 2).clamp(PATIENCE.0, PATIENCE.1);
+        free.unwrap_or_else(|| self.interrupt())
+    }
+
+    /// Has the thread that watches requests look at their list again.
+    pub(crate) fn refresh_watch(&self, py: Python<'_>) {
+        if self.is_watching() {
+            py.detach(|| drop(self.interrupt()));
         }
     }
 
@@ -100,9 +146,10 @@ impl Shared {
         if self.raised.is_running() {
             return Err(in_handler());
         }
+        self.watch.close();
         Ok(match self.node.try_lock() {
             Some(mut node) => node.take(),
-            None => py.detach(|| self.node.lock().take()),
+            None => py.detach(|| self.interrupt().take()),
         })
     }
 
@@ -120,7 +167,7 @@ impl Shared {
         self.raised.check()
     }
 
-    fn run<R>(
+    pub(crate) fn run<R>(
         &self,
         node: &mut Option<portolan::Node>,
         call: impl FnOnce(&mut portolan::Node) -> Result<R, Failure>,

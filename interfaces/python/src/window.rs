@@ -6,7 +6,7 @@ use crate::error::{Closed, Failure};
 use crate::node::Node;
 use crate::request::Request;
 use crate::shared::Shared;
-use crate::view::{Element, View, with_element};
+use crate::view::{Element, View, with_number};
 use parking_lot::Mutex;
 use portolan::{Access, Error, ReduceOp, Registration, RemoteKey, RemoteTarget};
 use pyo3::exceptions::PyTypeError;
@@ -171,12 +171,11 @@ impl Window {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
         let at = self.target(member, index)?;
-        let element = self.element.ok_or_else(not_a_number)?;
-        with_element!(element, T => {
+        with_number!(self.element, T => {
             let value = value.extract::<T>()?;
             let before = self.shared.enter_detached(py, |node| Ok(node.fetch_add(at, value)?))?;
             Ok(before.into_pyobject(py)?.into_any().unbind())
-        })
+        }, else Err(not_a_number()))
     }
 
     /// Replaces element `index` of `member` by `new` if it equals `expected`. Returns the previous
@@ -190,13 +189,12 @@ impl Window {
         new: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
         let at = self.target(member, index)?;
-        let element = self.element.ok_or_else(not_a_number)?;
-        with_element!(element, T => {
+        with_number!(self.element, T => {
             let (expected, new) = (expected.extract::<T>()?, new.extract::<T>()?);
             let swap = |node: &mut portolan::Node| Ok(node.compare_swap(at, expected, new)?);
             let before = self.shared.enter_detached(py, swap)?;
             Ok(before.into_pyobject(py)?.into_any().unbind())
-        })
+        }, else Err(not_a_number()))
     }
 
     /// Waits until all members have called this. The array then belongs to the program alone.

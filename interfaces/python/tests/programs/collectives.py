@@ -161,6 +161,39 @@ def reductions_leave_parts_and_prefixes(node):
                 values = rows[rank].copy()
                 where.scan(values, op)
                 assert np.array_equal(values, serial(rows[: rank + 1]))
+                values = rows[rank].copy()
+                where.exscan(values, op)
+                assert np.array_equal(values, serial(rows[: max(1, rank)]))
+
+
+@check
+def short_types_and_bits_are_reduced(node):
+    for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.float16):
+        for count in (1, 50_000):
+            rows = rows_of(node.size, count, np.int64).astype(dtype)
+            values = rows[node.rank].copy()
+            node.allreduce(values, "max")
+            assert np.array_equal(values, rows.max(axis=0))
+            values = rows[node.rank].copy()
+            node.allreduce(values)
+            assert np.array_equal(values, rows.sum(axis=0, dtype=dtype))
+    bits = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    for op, serial in bits.items():
+        rows = rows_of(node.size, 100, np.int64)
+        values = rows[node.rank].copy()
+        node.allreduce(values, op)
+        assert np.array_equal(values, serial.reduce(rows))
+
+
+@check
+def many_collectives_are_queued(node):
+    values = [np.full(1 + 9000 * (number % 2), number + node.rank) for number in range(12)]
+    requests = [node.iallreduce(one) for one in values]
+    for request in reversed(requests):
+        request.wait()
+    total = node.size * (node.size - 1) // 2
+    for number, one in enumerate(values):
+        assert (one == number * node.size + total).all()
 
 
 @check
@@ -178,11 +211,13 @@ def functions_reduce_in_the_order_of_the_members(node):
         prefixes = [matrices(0)]
         for other in range(1, size):
             prefixes.append(prefixes[-1] @ matrices(other))
-        for call in (where.allreduce, where.reduce, where.scan):
+        for call in (where.allreduce, where.reduce, where.scan, where.exscan):
             values = matrices(rank)
             call(values, product)
             if call == where.scan:
                 assert np.array_equal(values, prefixes[rank])
+            elif call == where.exscan:
+                assert np.array_equal(values, prefixes[max(0, rank - 1)])
             elif call == where.allreduce or rank == 0:
                 assert np.array_equal(values, prefixes[-1])
         values = np.concatenate([matrices(rank)] * size)
@@ -224,7 +259,8 @@ def invalid_arguments_are_refused(node):
     raises(portolan.Error, lambda: node.allgatherv(np.zeros(3), np.zeros(3), [3] * (size + 1)))
     raises(portolan.Error, lambda: node.reduce_scatterv(np.zeros(3), np.zeros(3), [1] * size))
     raises(portolan.NoSuchRank, lambda: node.gather(np.zeros(3), None, size))
-    raises(TypeError, lambda: node.allreduce(np.zeros(3, np.int16)))
+    raises(TypeError, lambda: node.allreduce(np.zeros(3, np.complex64)))
+    raises(portolan.Error, lambda: node.allreduce(np.zeros(3), "xor"))
     raises(ValueError, lambda: node.allreduce(np.zeros(3), "median"))
     raises(BufferError, lambda: node.allreduce(bytes(8)))
     raises(portolan.NoSuchRank, lambda: node.broadcast(bytearray(8), node.size))

@@ -3,6 +3,7 @@
 
 import array
 import gc
+import threading
 import time
 
 import portolan
@@ -255,8 +256,6 @@ def facts_about_the_job(node):
 
 @check
 def other_threads_take_turns(node):
-    import threading
-
     after, before = neighbours(node)
     node.open(60)
     seen = []
@@ -266,6 +265,76 @@ def other_threads_take_turns(node):
     node.send(after, 60, b"to a thread")
     thread.join()
     assert seen == [(b"to a thread", before)]
+
+
+@check
+def threads_wait_for_messages_at_once(node):
+    # Each answers the other's messages, so that every wait is ended by the other thread's call.
+    after, before = neighbours(node)
+    ports = (61, 62)
+    for port in ports:
+        node.open(port)
+
+    def answer(own, other):
+        for number in range(50):
+            assert node.recv(own, timeout=60)[0] == bytes([number])
+            node.send(after, other, bytes([number + (other == ports[0])]))
+
+    threads = [
+        threading.Thread(target=answer, args=pair) for pair in (ports, tuple(reversed(ports)))
+    ]
+    node.send(after, ports[0], bytes([0]))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert node.recv(ports[0], timeout=60)[0] == bytes([50])
+
+
+@check
+def requests_complete_while_the_program_waits_for_something_else(node):
+    after, before = neighbours(node)
+    node.open(63)
+    ended = []
+    is_done = threading.Event()
+
+    def on_end(request):
+        ended.append(request)
+        if len(ended) == 3:
+            is_done.set()
+
+    sum_, place = array.array("q", [node.rank] * 2000), bytearray(5)
+    requests = [node.iallreduce(sum_), node.post_recv(63, place), node.ibarrier()]
+    for request in requests:
+        request.then(on_end)
+    node.isend(after, 63, b"later").then()
+    # Without another call of the node.
+    assert is_done.wait(60)
+    assert set(map(id, ended)) == set(map(id, requests))
+    assert all(request.done for request in requests)
+    assert set(sum_) == {node.size * (node.size - 1) // 2} and place == b"later"
+    assert requests[1].wait().source == before
+
+
+@check
+def requests_that_do_not_end_are_reported_at_their_timeout(node):
+    node.open(64)
+    late = threading.Event()
+    request = node.post_recv(64, bytearray(1))
+    request.then(lambda _: late.set(), 0.05)
+    assert late.wait(60) and not request.done
+    assert request.cancel()
+
+
+@check
+def exceptions_after_requests_are_printed(node):
+    import sys
+
+    seen = threading.Event()
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: seen.set()
+    node.ibarrier().then(lambda _: 1 // 0)
+    assert seen.wait(60)
+    sys.unraisablehook = before
 
 
 main()
