@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Tests the Python package with a debug build, on the Python of PYTHON, or else the first of at least
 # 3.11 that is found. Skips if there is none. NumPy is installed into a virtual environment of the
-# build directory, if that is possible; the tests that need it are skipped otherwise.
+# build directory, if that is possible; the tests that need it are skipped otherwise. The backend for
+# PyTorch is tested if that is installed; TORCH=1 requires it, and TORCH=0 skips its tests.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -54,9 +55,15 @@ fi
 python=$(with_numpy "$python")
 "$python" -c 'import numpy' 2>/dev/null ||
     skipped "NumPy is not installed: the Python package was not tested with arrays"
+if [[ ${TORCH:-} == 0 ]] || ! "$python" -c 'import torch' 2>/dev/null; then
+    [[ ${TORCH:-} != 1 ]] || die "TORCH=1: $python has no PyTorch; run '$python -m pip install torch'"
+    skipped "PyTorch is not installed, or TORCH=0: its backend was not tested"
+    export TORCH=0
+fi
 package=$target/debug/python/portolan
 install -d -- "$package"
 install -m 644 -t "$package" -- interfaces/python/portolan/{*.py,*.pyi,py.typed}
+install -D -m 644 -t "$package/torch" -- interfaces/python/portolan/torch/*.py
 ln -sf "$target/debug/lib_portolan.so" "$package/_portolan.abi3.so"
 say "$("$python" --version), in $target/debug/python"
 PYTHONPATH=$target/debug/python PYTHONDONTWRITEBYTECODE=1 PATH=$target/debug:$PATH \
