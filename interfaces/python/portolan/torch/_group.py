@@ -68,7 +68,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._tag = self._group.id << _GROUP_SHIFT
         self._name = self._description = ""
         self._cpu = _backend.register(self)
-        self._coalesced: list[Part] | None = None
+        self._coalesced: list[Work] | None = None
 
     # Facts.
 
@@ -122,13 +122,13 @@ class ProcessGroup(dist.ProcessGroup):
     def _start(
         self, what: str, parts: list[Part], result: Tensors, opts: Any, is_async: bool = True
     ) -> Work:
-        if self._coalesced is not None:
-            self._coalesced.extend(parts)
         timeout = getattr(opts, "timeout", None)
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else -1.0
         work = Work(what, parts, result, limit if limit > 0 else self._timeout)
         if is_async and getattr(opts, "asyncOp", True) and opts is not None:
             work.watch()
+        if self._coalesced is not None:
+            self._coalesced.append(work)
         return work
 
     def start_coalescing(self, device: object = None) -> None:
@@ -137,10 +137,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def end_coalescing(self, device: object = None) -> Work:
         """Returns the work of all operations since `start_coalescing`."""
-        parts, self._coalesced = self._coalesced or [], None
-        # Their own works do the work after the requests.
-        parts = [(request, None) for request, _ in parts]
-        return Work("coalesced operations", parts, [], self._timeout)
+        works, self._coalesced = self._coalesced or [], None
+        return Work.of_all(works, self._timeout)
 
     _start_coalescing = start_coalescing
     _end_coalescing = end_coalescing

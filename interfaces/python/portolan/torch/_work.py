@@ -37,6 +37,21 @@ class Work(dist.Work):
         self._is_watched = False
         self._source = -1
 
+    @classmethod
+    def of_all(cls, works: Sequence[Work], timeout: float) -> Work:
+        """Returns the work that has ended when all of `works` have."""
+        requests = [request for work in works for request, _ in work._parts]
+        parts: list[Part] = [(request, None) for request in requests]
+        result = [tensor for work in works for tensor in work._result]
+        if parts:
+            # They do the work after their requests, or raise their failures.
+            parts[-1] = (requests[-1], lambda _: [work.wait() for work in works])
+        else:
+            # All have ended already.
+            for work in works:
+                work.wait()
+        return cls("coalesced operations", parts, result, timeout)
+
     def watch(self) -> Work:
         """Completes the operation while the program computes."""
         self._is_watched = True

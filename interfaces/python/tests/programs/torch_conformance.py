@@ -646,6 +646,21 @@ def coalesced_operations_end_together(rank, size):
 
 
 @check_own
+def operations_of_a_device_are_coalesced(rank, size):
+    # Averages are divided and gaps are filled after the requests.
+    average, gaps = torch.full((100,), float(rank * size)), torch.zeros(50, 2)[:, 0]
+    cpu = torch.device("cpu")
+    with dist.distributed_c10d._coalescing_manager(device=cpu, async_ops=True) as manager:
+        dist.all_reduce(average, ReduceOp.AVG)
+    manager.wait()
+    same(average, torch.full((100,), size * (size - 1) / 2))
+    with dist.distributed_c10d._coalescing_manager(device=cpu, async_ops=True) as manager:
+        dist.broadcast(gaps.fill_(rank + 1.0), size - 1, async_op=True)
+    manager.wait()
+    same(gaps.clone(), torch.full((50,), float(size)))
+
+
+@check_own
 def functional_collectives_return_tensors(rank, size):
     import torch.distributed._functional_collectives as functional
 
