@@ -35,6 +35,7 @@ sed "s|@PREFIX@|${installed_prefix}|" scripts/systemd/portolan-broker.service > 
 chmod 644 "$units/portolan-broker.service"
 "$release_dir/portolan" write-pages "$prefix/share"
 install -D -m 644 -t "$prefix/share/portolan" -- core/wire/wireshark/portolan.lua
+install -m 644 -- packaging/grafana/portolan.json "$prefix/share/portolan/grafana.json"
 install -d -- "$prefix/share/man/man8"
 install -m 644 -t "$prefix/share/man/man8" -- tools/cli/man/portolan-broker.8
 say "${programs[*]} are in $prefix/bin"

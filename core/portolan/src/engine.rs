@@ -35,6 +35,7 @@ mod rest;
 mod scout;
 mod send;
 mod service;
+mod status;
 mod stream;
 mod tagged;
 mod transmit;
@@ -233,6 +234,8 @@ pub(crate) struct Engine {
     is_armed: bool,
     /// Operations of several messages.
     background: Vec<Box<dyn Background>>,
+    /// State for tools.
+    published: Option<Box<status::Published>>,
     #[cfg(test)]
     flush_count: u64,
 }
@@ -455,6 +458,7 @@ impl Engine {
             guard: None,
             is_armed: false,
             background: Vec::new(),
+            published: None,
             #[cfg(test)]
             flush_count: 0,
         }

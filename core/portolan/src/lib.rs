@@ -71,6 +71,7 @@ mod region;
 mod seal;
 pub mod settings;
 mod start;
+pub mod status;
 mod streams;
 mod table;
 mod unexpected;

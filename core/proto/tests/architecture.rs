@@ -119,6 +119,7 @@ const PORTOLAN: Rules = Rules {
         "launch",
         "error",
         "region",
+        "status",
         "pool",
         "buffer",
         "checksum",

@@ -31,6 +31,7 @@ pub mod process;
 pub mod ring;
 pub mod seqpacket;
 pub mod shortage;
+pub mod status_page;
 pub mod usage;
 pub mod vm_read;
 pub mod wait;

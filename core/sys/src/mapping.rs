@@ -39,8 +39,19 @@ impl Mapping {
     /// # Errors
     /// As [`Mapping::map`].
     pub fn map_at(fd: impl AsFd, off: u64, len: usize) -> io::Result<Self> {
+        Self::map_with(fd, off, len, MapFlags::SHARED | MapFlags::POPULATE)
+    }
+
+    /// Maps like [`Mapping::map`], but takes memory for a page when it is first written.
+    ///
+    /// # Errors
+    /// As [`Mapping::map`].
+    pub fn map_lazily(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        Self::map_with(fd, 0, len, MapFlags::SHARED)
+    }
+
+    fn map_with(fd: impl AsFd, off: u64, len: usize, flags: MapFlags) -> io::Result<Self> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a null hint lets the kernel choose an unused range, so no existing object of this
         // process is touched; the range is reached only through this Mapping's pointer.
         let base = unsafe { mm::mmap(ptr::null_mut(), len, prot, flags, fd, off) }?;

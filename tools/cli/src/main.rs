@@ -27,6 +27,7 @@ mod report;
 mod run;
 mod signals;
 mod sockets;
+mod top;
 mod tune;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -59,6 +60,8 @@ enum Command {
     Cast(cast::Args),
     /// Show what this machine offers, which path a job would use and why, and what to change.
     Doctor(doctor::Args),
+    /// Show the processes that use Portolan on this host: their messages, paths and waits.
+    Top(top::Args),
     /// Show the version of this build, and the links that it can use here.
     Info(info::Args),
     /// Open raw Ethernet sockets for users without privileges.
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Cast(args) => cast::main(&args),
         Command::CastWorker(args) => cast::work(&args),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Info(args) => info::main(&args),
         Command::Broker(args) => broker::main(&args),
         Command::Bench(args) => bench::run(&args),

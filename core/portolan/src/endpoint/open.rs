@@ -43,7 +43,7 @@ impl Endpoint {
         let address = EndpointAddress::of(&own, token);
         directory.set_own(address);
         let liveness = unstarted.start_open(&key, Clock::new())?;
-        let (mut core, _) = new_core(&job, Auth::Token, &links, &plan)?;
+        let (mut core, model) = new_core(&job, Auth::Token, &links, &plan)?;
         core.open(*address.as_bytes(), key);
         let table = Table::of_endpoint(own, Arc::clone(&directory));
         let mut inner = Inner::new(job, Auth::Token, core, table)?;
@@ -51,7 +51,9 @@ impl Endpoint {
         let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Endpoint {
-            engine: Engine::new(inner, links, None, Some(liveness)).guard()?,
+            engine: Engine::new(inner, links, None, Some(liveness))
+                .published(&model)
+                .guard()?,
             directory,
             address,
             waiter: Waiter::of_endpoint(cores),

@@ -50,7 +50,7 @@ impl Engine {
 }
 
 impl Inner {
-    fn waits(&self) -> Waits {
+    pub(super) fn waits(&self) -> Waits {
         let Some((awaited, since)) = self.awaited else {
             return self.waits_of_a_poll();
         };

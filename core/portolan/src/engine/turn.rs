@@ -249,6 +249,7 @@ impl Engine {
         self.check_watched();
         self.inner.pending.on_time(self.inner.now);
         self.inner.drain(&mut self.handlers, None);
+        self.publish_if_requested();
         // A program whose messages always arrive at once never waits long.
         self.advance_background();
     }

@@ -85,6 +85,7 @@ impl Node {
         inner.join(launch.as_ref().and_then(Launch::loss_reporter));
         Ok(Node {
             engine: Engine::new(inner, links, launch.take(), liveness)
+                .published(&model)
                 .announced()
                 .guard()?,
             job: own_job,

@@ -153,7 +153,7 @@ impl Node {
         let first_call = u64::from(u32::from_le_bytes(random()?));
         inner.stand_alone(&directory, CONNECT_TIMEOUT, first_call);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut engine = Engine::new(inner, links, None, Some(liveness));
+        let mut engine = Engine::new(inner, links, None, Some(liveness)).published(&model);
         engine.set_meeting(Meeting::start(directory, auth.code(), plan.ports())?);
         engine.register_fresh();
         Ok(Node {

@@ -31,4 +31,5 @@ mod run;
 mod secrets;
 mod settings;
 mod timeouts;
+mod top;
 mod unexpected;
