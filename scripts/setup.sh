@@ -29,12 +29,14 @@ missing_packages() {
 }
 
 # Prints missing packages that only some tests need, which skip without them: nftables, by which
-# tests drop frames; libfabric's own programs and headers, and UCX's headers.
+# tests drop frames; libfabric's own programs and headers, and UCX's headers; tshark, which runs the
+# dissector.
 optional_packages() {
     command -v nft >/dev/null || [[ -x /usr/sbin/nft || -x /sbin/nft ]] || echo nftables
     command -v fi_info >/dev/null || echo libfabric-bin
     [[ -e /usr/include/rdma/fabric.h ]] || echo libfabric-dev
     [[ -e /usr/include/ucp/api/ucp.h ]] || echo libucx-dev
+    command -v tshark >/dev/null || echo tshark
 }
 
 install_packages() {
