@@ -161,7 +161,7 @@ impl Unstarted {
 }
 
 impl Liveness {
-    /// Probes `peer`. [`Liveness::seen`] and [`Liveness::standing`] then report the answer.
+    /// Probes `peer`. [`Liveness::seen`] and [`Liveness::answer`] then report the answer.
     pub(crate) fn probe(&self, peer: PeerId) {
         if !self.shared.probe(peer.0) {
             // The failed attempts may have consumed the error that would wake the thread.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Groups of processes: barrier and broadcast; for reductions see [`crate::reduce`].
+//! Groups of processes: barrier and broadcast; for reductions see [`crate::node::reduce`].
 //!
 //! The messages use ports of the library's own number space, so they do not conflict with ports of
 //! the program. Any number of groups may have pending collective operations.
