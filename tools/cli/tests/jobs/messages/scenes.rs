@@ -2,6 +2,7 @@
 //! Scenes of messages between the ranks of a job. Each scene has its own ports.
 
 use crate::common::payload::{check, mix, mixed_len, payload};
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Group, Lane, Node, PortConfig, ReduceOp, Request, Target};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -95,14 +96,14 @@ fn shared_frames(node: &mut Node) {
     for round in 0..40 {
         let mut due = [VecDeque::new(), VecDeque::new()];
         for index in round * COUNT..(round + 1) * COUNT {
-            let place = usize::from(mix(index.into()) % 7 == 0);
+            let place = usize::from(mix(index.into()).is_multiple_of(7));
             let bytes = payload(own, 0, index, len_of(index));
             node.send(Target::new(to, PORTS[place]), &bytes).unwrap();
             due[place].push_back(index);
         }
         for step in 0..COUNT {
             let choice = mix(u64::from(round * COUNT + step) << 32);
-            let other = choice % 5 == 0 && !due[1].is_empty() || due[0].is_empty();
+            let other = choice.is_multiple_of(5) && !due[1].is_empty() || due[0].is_empty();
             let place = usize::from(other);
             let index = due[place].pop_front().unwrap();
             let bytes = received_by(node, choice / 5 % 7, (from, PORTS[place]));
@@ -504,9 +505,9 @@ fn groups(node: &mut Node) {
         } else {
             vec![0; mixed_len(round)]
         };
-        node.broadcast_of(&group, root, &mut bytes).unwrap();
+        group.broadcast(node, root, &mut bytes).unwrap();
         check(&bytes, source, 12, round, mixed_len(round));
-        node.barrier_of(&group).unwrap();
+        group.barrier(node).unwrap();
     }
     let none: &[u32] = &[];
     assert!(matches!(
