@@ -57,11 +57,14 @@ install_library tmk heritage/treadmarks "The programming interface of TreadMarks
 # The name of the original.
 ln -sf tmk.h "$root/include/Tmk.h"
 install -m 644 -t "$root/share/man/man7" -- interfaces/capi/man/portolan.7
-scripts/man-pages.sh interfaces/capi/include/portolan.h "$version" "$root/share/man/man3"
+scripts/man-pages.sh interfaces/capi/include/portolan.h "$version" "$root/share/man/man3" \
+    examples/cookbook/*.c examples/c/*.c interfaces/capi/tests/c/*.c
+shopt -s nullglob # some have no example
 for name in "${heritage[@]}"; do
     library=$(library_of "$name")
     install -m 644 -t "$root/share/man/man7" -- "heritage/$name/man/$library.7"
-    scripts/man-pages.sh "heritage/$name/include/$library.h" "$version" "$root/share/man/man3"
+    scripts/man-pages.sh "heritage/$name/include/$library.h" "$version" "$root/share/man/man3" \
+        examples/*/"$library"*.c "heritage/$name"/tests/c/*.c
 done
 install -m 644 -t "$root/$libdir/cmake/portolan" -- interfaces/capi/cmake/portolan-config.cmake
 cat >"$root/$libdir/cmake/portolan/portolan-config-version.cmake" <<CMAKE

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Passes a token around, to which each node adds its number.
  * Usage: portolan run -n 4 -- bip_ring [LAPS [BYTES]]
- * The BIP version of examples/c/ring.c.
+ * The BIP version of examples/cookbook/ring.c.
  *
  * With BYTES, messages of that length, rounded up to words, are passed between two nodes, and half
  * the time of a lap is printed, as by examples/c/pingpong.c. */

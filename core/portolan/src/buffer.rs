@@ -148,6 +148,9 @@ impl Buffer {
     /// # Safety
     /// The `len` bytes at `at` must be initialised, and must not move or change until the buffer is
     /// dropped, which an operation may delay. `at` is not null, even when `len` is 0.
+    ///
+    /// # Examples
+    /// See [`crate::Node::scope`].
     #[must_use]
     pub unsafe fn from_raw(at: *const u8, len: usize) -> Buffer {
         Buffer(Kind::Foreign(Foreign {
@@ -161,6 +164,9 @@ impl Buffer {
     ///
     /// # Safety
     /// Same as [`Buffer::from_raw`], until `release` runs.
+    ///
+    /// # Examples
+    /// See [`crate::Node::scope`].
     #[must_use]
     pub unsafe fn from_raw_released(
         at: *const u8,
@@ -183,6 +189,9 @@ impl Buffer {
     /// # Safety
     /// Same as [`Buffer::from_raw`]. The bytes must not be used otherwise until the buffer is
     /// dropped.
+    ///
+    /// # Examples
+    /// See [`crate::Node::scope`].
     #[must_use]
     pub unsafe fn from_raw_mut(at: *mut u8, len: usize) -> Buffer {
         Buffer(Kind::Foreign(Foreign {
@@ -197,6 +206,9 @@ impl Buffer {
     ///
     /// # Safety
     /// Same as [`Buffer::from_raw_mut`], until `release` runs.
+    ///
+    /// # Examples
+    /// See [`crate::Node::scope`].
     #[must_use]
     pub unsafe fn from_raw_mut_released(
         at: *mut u8,
@@ -216,6 +228,16 @@ impl Buffer {
 
     /// Wraps a vector that may be in several sends at once, such as a received one that is passed
     /// on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let bytes = std::sync::Arc::new(vec![1; 1000]);
+    /// let requests = [1, 2].map(|_| node.isend(own, Buffer::shared(bytes.clone())));
+    /// # for request in requests { node.recv(7, &mut [0; 1000])?; node.wait(request?)?; }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn shared(bytes: Arc<Vec<u8>>) -> Buffer {
         Buffer(Kind::SharedVec(bytes))
@@ -250,6 +272,9 @@ impl Buffer {
     ///
     /// # Errors
     /// [`Error::PartialElement`] if the length is not a multiple of the element's.
+    ///
+    /// # Examples
+    /// See [`Buffer::typed`].
     pub fn into_typed<T: Pod>(self) -> Result<Vec<T>, Error> {
         let len = self.len();
         self.into_elements(len)
@@ -278,12 +303,32 @@ impl Buffer {
     }
 
     /// Wraps a region that may be in several sends at once.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let region = std::sync::Arc::new(Region::new(4096)?);
+    /// let request = node.isend(own, Buffer::shared_region(region.clone()))?;
+    /// # node.recv(7, &mut [0; 4096])?; node.wait(request)?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn shared_region(region: Arc<Region>) -> Buffer {
         Buffer(Kind::SharedRegion(region))
     }
 
     /// Returns the bytes for writing; `None` for shared ones.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let mut buffer = Buffer::from(vec![0; 4]);
+    /// buffer.as_mut_slice().unwrap()[0] = 1;
+    /// assert_eq!(buffer.into_vec(), [1, 0, 0, 0]);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
@@ -299,6 +344,15 @@ impl Buffer {
     ///
     /// # Errors
     /// The buffer itself, if it was made of something else.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let buffer = Buffer::from(Region::new(4096)?);
+    /// assert!(buffer.into_region().is_ok());
+    /// # Ok(()) }
+    /// ```
     pub fn into_region(self) -> Result<Region, Buffer> {
         match self.0 {
             Kind::Region(region) => Ok(region),
@@ -308,6 +362,9 @@ impl Buffer {
 
     /// Returns the bytes as a vector. Shared ones, and those of a region or of elements of another
     /// type, are copied.
+    ///
+    /// # Examples
+    /// See [`Buffer::as_mut_slice`].
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -26,7 +26,7 @@ pub enum CollectiveKind {
     Allreduce,
     /// [`crate::Node::reduce`].
     Reduce,
-    /// [`crate::Node::cast`].
+    /// Long [`crate::Node::broadcast`], along a chain.
     Cast,
     /// [`crate::Group::allgatherv`], also with equal counts.
     Allgather,
@@ -50,6 +50,16 @@ pub enum CollectiveKind {
     Exscan,
 }
 
+impl CollectiveKind {
+    /// Returns the kind of the same call with few bytes.
+    fn of_short(self) -> CollectiveKind {
+        match self {
+            CollectiveKind::Cast => CollectiveKind::Broadcast,
+            other => other,
+        }
+    }
+}
+
 /// Collective operation as one member called it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,10 +79,9 @@ impl fmt::Display for CollectiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             CollectiveKind::Barrier => return f.write_str("barrier"),
-            CollectiveKind::Broadcast => "broadcast",
+            CollectiveKind::Broadcast | CollectiveKind::Cast => "broadcast",
             CollectiveKind::Allreduce => "allreduce",
             CollectiveKind::Reduce => "reduce",
-            CollectiveKind::Cast => "cast",
             CollectiveKind::Allgather => "allgather",
             CollectiveKind::Gather => "gather",
             CollectiveKind::Gatherv => "gatherv",
@@ -128,8 +137,12 @@ impl CollectiveMismatch {
             && self.numbers.0 == self.numbers.1
             && CollectiveCall {
                 len: second.len,
+                kind: first.kind.of_short(),
                 ..first
-            } == second
+            } == CollectiveCall {
+                kind: second.kind.of_short(),
+                ..second
+            }
     }
 }
 

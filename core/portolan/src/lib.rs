@@ -19,23 +19,28 @@
 //! # }
 //! ```
 //!
-//! | purpose | calls |
+//! | task | calls |
 //! | --- | --- |
-//! | join and leave | [`Node::join`], [`Node::close`] |
-//! | messages to a port | [`Node::send`], [`Node::recv`], [`Node::recv_vec`], [`Node::probe`] |
-//! | messages by tag | [`Node::send_tagged`], [`Node::recv_tagged`], [`Node::peek`] |
-//! | without waiting | [`Node::isend`], [`Node::post_recv`], [`Node::wait`], [`Node::test`] |
-//! | several requests | [`Node::wait_any`], [`Node::wait_some`], [`Node::wait_all`] |
-//! | timeouts | [`Node::recv_timeout`], [`Node::send_timeout`], [`Node::wait_timeout`] |
-//! | handlers | [`Node::open_active`] |
-//! | calls with a reply | [`Node::call`], [`Node::serve`], [`Node::recv_call`] |
-//! | groups | [`Group`], [`Node::barrier`], [`Node::broadcast`], [`Node::allreduce`] |
-//! | blocks of groups | [`Node::allgather`], [`Node::scatter`], [`Node::alltoall`], [`Node::scan`] |
-//! | remote memory | [`Node::window`], [`Node::put`], [`Node::get`], [`Node::fetch_add`] |
-//! | event loops | [`Node::event_fd`], [`Node::arm`], [`Node::disarm`] |
-//! | failures of peers | [`Node::next_peer_event`] |
-//! | servers and clients | [`Node::standalone`], [`Node::listen`], [`Node::connect`] |
-//! | libraries | [`Endpoint`] |
+//! | join and leave a job | [`Node::join`], [`Node::close`], [`Node::rank`], [`Node::size`] |
+//! | send to a port, receive there | [`Node::send`], [`Node::recv`], [`Node::recv_from`] |
+//! | receive messages of any length | [`Node::recv_vec`], [`Node::probe`] |
+//! | match messages by tag | [`Node::send_tagged`], [`Node::recv_tagged`], [`Node::claim`] |
+//! | compute meanwhile | [`Node::isend`], [`Node::post_recv`], [`Node::wait`], [`Node::test`] |
+//! | the same on borrowed memory | [`Node::scope`] |
+//! | wait for one of several | [`Node::wait_any`], [`Node::wait_some`], [`Node::wait_all`] |
+//! | wait for a limited time | [`Node::recv_timeout`], [`Node::send_timeout`], [`Node::wait_timeout`] |
+//! | run a function for each message | [`Node::open_active`] |
+//! | call a function elsewhere | [`Node::call`], [`Node::serve`], [`Node::serve_with`] |
+//! | work in groups | [`Group`], [`Group::split`], [`Node::barrier`], [`Node::broadcast`] |
+//! | combine numbers | [`Node::allreduce`], [`Node::reduce`], [`Node::scan`], [`Operator`] |
+//! | exchange blocks | [`Node::allgather`], [`Node::scatter`], [`Node::alltoall`] |
+//! | reach memory of others | [`Node::window`], [`Node::register`], [`Node::put`], [`Node::get`] |
+//! | count together | [`Node::fetch_add`], [`Node::compare_swap`], [`Node::atomic`] |
+//! | fit into an event loop | [`Node::event_fd`], [`Node::arm`], [`Node::disarm`] |
+//! | survive failures | [`Node::next_peer_event`], [`Group::new`] |
+//! | do without a launcher | [`Node::standalone`], [`Node::listen`], [`Node::connect`] |
+//!
+//! `docs/guide/cookbook.md` has whole programs, and the calls of MPI and ZeroMQ beside these.
 //!
 //! Ports are GAMMA's Active Ports. A message is sent to a (rank, port) and arrives in a buffer that
 //! was posted there. If the port has a handler, the handler runs when the message is complete.
@@ -48,6 +53,8 @@
 
 mod address;
 mod atomic;
+#[doc(hidden)]
+pub mod binding;
 mod buffer;
 mod checksum;
 mod clock;
@@ -56,11 +63,11 @@ mod directory;
 mod endpoint;
 mod engine;
 mod error;
-pub mod launch;
+mod launch;
 mod links;
 mod liveness;
 mod meeting;
-pub mod model;
+mod model;
 mod multicast;
 mod node;
 mod ops;
@@ -69,39 +76,29 @@ mod port;
 mod raw;
 mod region;
 mod seal;
-pub mod settings;
+mod settings;
 mod start;
 pub mod status;
 mod streams;
 mod table;
 mod unexpected;
 
-pub use address::Address;
 pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
-pub use directory::EndpointAddress;
-pub use endpoint::{ActiveMessage, Endpoint, PeerInserter, RawAtomic};
 pub use engine::{Context, Interrupter, Interruption, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;
 pub use node::{
     Bf16, Call, CallBuilder, Claimed, Connecting, Ended, Envelope, F16, Group, Node, Operator,
-    PathInfo, Peer, PutNotice, ReceivedCall, ReduceOp, Reducible, Registration, RemoteKey,
-    RemoteTarget, Reply, ReplyTo, TagMatch, TagTarget, Window,
+    PathInfo, Peer, Pending, PutNotice, ReceivedCall, ReduceOp, Reducible, Registration, RemoteKey,
+    RemoteTarget, Reply, ReplyTo, Scope, TagMatch, TagTarget, Window,
 };
 pub use ops::{Completion, Failed, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};
-pub use portolan_link::{PortRange, PortsUsedUp};
-pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
-pub use portolan_sys::usage::Usage;
-pub use raw::{
-    Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
-    RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
-};
+pub use portolan_proto::{Access, Cause, Counters, RemoteFault};
 pub use region::Region;
-pub use start::{EndpointConfig, candidates, check_settings, port_range, ports_of};
-pub use unexpected::{UnexpectedMemory, unexpected_memory};
+pub use start::EndpointConfig;
 
 /// Runs the code of a guide as a test.
 #[cfg(doctest)]

@@ -221,3 +221,6 @@ impl Meeting {
         doorbell::ring(&self.bell);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,13 +9,16 @@ mod call;
 mod collective;
 mod event;
 mod exchange;
+mod facts;
 mod group;
 mod join;
+mod plumbing;
 mod probe;
 mod reduce;
 mod remote;
 mod requests;
 mod running;
+mod scope;
 mod standalone;
 mod tagged;
 mod timeout;
@@ -23,10 +26,13 @@ mod window;
 
 pub use call::{Call, CallBuilder, ReceivedCall, Reply, ReplyTo};
 pub use exchange::Operator;
+pub use facts::PathInfo;
 pub use group::Group;
+pub use plumbing::{Plumbing, TAKE_LEN_MAX};
 pub use reduce::{Bf16, F16, ReduceOp, Reducible};
 pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
 pub use requests::Ended;
+pub use scope::{Pending, Scope};
 pub use standalone::{Connecting, Peer};
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
 pub use window::Window;
@@ -39,64 +45,18 @@ use crate::engine::{
 };
 use crate::error::Error;
 use crate::launch::Job;
-use crate::links::RawBy;
 use crate::model;
 use crate::ops::{Completion, Failed, Received, Request};
 use crate::port::{Message, PortConfig, Target};
-use crate::settings;
-use portolan_proto::{
-    Counters, LinkId, NotTaken, PathStatus, PeerId, PortId, PortMode, RecvFilter, SendSpec,
-};
+use portolan_proto::{NotTaken, PeerId, PortId, PortMode, SendSpec};
 use portolan_sys::gate::Gate;
 use portolan_wire::MESSAGE_LEN;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Longest buffer for a message that no receive was posted for: one frame on every path. The parts
 /// of a longer message need their destination when the first part arrives.
 const INBOX_LEN_MAX: usize = 1024;
-
-/// Measured properties of a path to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathInfo {
-    status: PathStatus,
-    raw_by: Option<RawBy>,
-}
-
-impl fmt::Display for PathInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PathStatus {
-            link,
-            up,
-            small,
-            bulk,
-            frame_len,
-            rtt_min,
-            window,
-            ..
-        } = self.status;
-        write!(f, "{link}: {}", if up { "up" } else { "down" })?;
-        match self.raw_by {
-            Some(RawBy::Broker) => f.write_str(", by the broker")?,
-            Some(RawBy::Xdp(mode)) => write!(f, ", by AF_XDP in {mode} mode")?,
-            None => {}
-        }
-        if let Some(rtt) = rtt_min {
-            write!(f, ", round trip from {:.1} µs", rtt.as_secs_f64() * 1e6)?;
-        }
-        write!(f, ", frames of {frame_len} bytes")?;
-        if let Some(window) = window {
-            write!(f, ", {window} under way at most")?;
-        }
-        match (small, bulk) {
-            (true, true) => f.write_str(", all messages"),
-            (true, false) => f.write_str(", small messages"),
-            (false, true) => f.write_str(", bulk data"),
-            (false, false) => Ok(()),
-        }
-    }
-}
 
 /// This process, as a member of a job.
 ///
@@ -120,114 +80,20 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns the rank of this process, from 0.
-    #[must_use]
-    pub fn rank(&self) -> u32 {
-        self.job.rank
-    }
-
-    /// Returns the number of processes in the job; 1 in a standalone process.
-    #[must_use]
-    pub fn size(&self) -> u32 {
-        self.job.size
-    }
-
-    /// Returns the random number of the job, the same in all its processes.
-    #[must_use]
-    pub fn job_id(&self) -> [u8; 16] {
-        self.job.job_id
-    }
-
-    /// Returns the name of the host of process `rank`, as the launcher spells it; `None` if there
-    /// is no such process.
-    #[must_use]
-    pub fn host_name(&self, rank: u32) -> Option<String> {
-        let engine = self.engine.read();
-        let is_known = rank < engine.inner.size();
-        is_known.then(|| engine.inner.host_of(PeerId(rank)))
-    }
-
-    /// Returns the program's own option `name`, given with `portolan run --option app.NAME=VALUE`.
-    /// All processes of the job have the same options. Portolan's own settings are not among them.
-    #[must_use]
-    pub fn option(&self, name: &str) -> Option<&str> {
-        settings::app_option(&self.job.options, name)
-    }
-
-    /// Returns the state of the stored model of this machine's paths.
-    #[must_use]
-    pub fn model(&self) -> &model::Status {
-        &self.model
-    }
-
-    /// Sends by `choices` from now on, instead of by those of the stored model. The limits of the
-    /// protocol still apply.
-    pub fn choose(&mut self, choices: &model::Choices) {
-        self.engine.enter().inner.core.choose(choices.to_core());
-    }
-
-    /// Returns the protocol's counters.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.engine.read().inner.core.counters().clone()
-    }
-
-    /// Returns the number of engine turns in calls of the program, modulo 2^32. Each turn polls the
-    /// links. A sleeping process takes few.
-    #[must_use]
-    pub fn turn_count(&self) -> u32 {
-        self.engine.read().inner.turn_count()
-    }
-
-    /// Returns the number of liveness probes, and answers to probes of peers, that this process has
-    /// sent (`P9.3`). Each causes at most three wake-ups.
-    #[must_use]
-    pub fn question_count(&self) -> u64 {
-        self.engine.read().question_count()
-    }
-
-    /// Returns whether messages to process `rank` use shared memory, which loses none. Interfaces
-    /// use this to choose their services.
-    #[must_use]
-    pub fn shares_memory(&self, rank: u32) -> bool {
-        let engine = self.engine.read();
-        let status = engine.inner.core.path_status(PeerId(rank), LinkId::SHM);
-        status.is_some_and(|path| path.up)
-    }
-
-    /// Returns the number of broadcasts that this process, as their root, sent by multicast
-    /// (setting `multicast`).
-    #[must_use]
-    pub fn multicast_count(&self) -> u64 {
-        self.engine.read().inner.multicast_count()
-    }
-
-    /// Returns the number of drops of the protocol and the links, by reason.
-    #[must_use]
-    pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        self.engine.read().inner.drops()
-    }
-
-    /// Returns the paths to process `rank` that were tried so far.
-    #[must_use]
-    pub fn paths(&self, rank: u32) -> Vec<PathInfo> {
-        let engine = self.engine.read();
-        let status = |link| engine.inner.core.path_status(PeerId(rank), link);
-        LinkId::ALL
-            .into_iter()
-            .filter_map(status)
-            .map(|status| PathInfo {
-                status,
-                raw_by: engine.raw_by().filter(|_| status.link == LinkId::PACKET),
-            })
-            .collect()
-    }
-
     /// Opens `port` for [`Node::recv`] and [`Node::post_recv`]. Messages that arrived earlier are
     /// kept for it.
     ///
     /// # Errors
     /// [`Error::PortInUse`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.open(8, PortConfig::default())?;
+    /// assert!(node.open(8, PortConfig::default()).is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn open(&mut self, port: u16, config: PortConfig) -> Result<(), Error> {
         let PortConfig { in_place: _ } = config;
         let inner = &mut self.engine.enter().inner;
@@ -242,6 +108,21 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::PortInUse`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    /// # let is_done = done.clone();
+    /// node.open_active(8, PortConfig::in_place(), move |_, message| {
+    ///     assert_eq!(message.bytes(), b"ahoy");
+    ///     done.store(true, std::sync::atomic::Ordering::Relaxed);
+    /// })?;
+    /// node.send(Target::new(node.rank(), 8), b"ahoy")?;
+    /// node.wait_until(|| is_done.load(std::sync::atomic::Ordering::Relaxed))?;
+    /// # Ok(()) }
+    /// ```
     pub fn open_active(
         &mut self,
         port: u16,
@@ -261,14 +142,6 @@ impl Node {
         Ok(())
     }
 
-    /// Returns whether `port` has a handler, which receives the buffers that are posted there.
-    ///
-    /// # Errors
-    /// [`Error::PortClosed`].
-    pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
-        self.engine.read().inner.has_handler(port)
-    }
-
     /// Sends `bytes`. The caller may reuse them when this returns.
     ///
     /// A message of up to [`Node::BUFFERED_LEN_MAX`] bytes is copied when this returns, even if no
@@ -281,6 +154,15 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`]; [`Error::SelfFull`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send(own, b"ahoy")?;
+    /// # node.recv(7, &mut [0; 4])?;
+    /// # Ok(()) }
+    /// ```
     #[inline(always)]
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         let mut engine = self.engine.enter();
@@ -299,6 +181,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::send`]; [`Error::NoMemory`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send_gather(own, &[b"ahoy, ", b"there"])?;
+    /// assert_eq!(node.recv_vec::<u8>(7)?.0, b"ahoy, there");
+    /// # Ok(()) }
+    /// ```
     pub fn send_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<(), Error> {
         let spec = to.spec();
         {
@@ -331,32 +222,20 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.isend(own, vec![1; 1000])?;
+    /// # node.recv(7, &mut [0; 1000])?;
+    /// let buffer = node.wait(request)?.buffer; // to be used again
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
         let engine = &mut *self.engine.enter();
         let request = engine.inner.isend(&to, buffer.into())?;
-        engine.flush_if_wanted();
-        Ok(request)
-    }
-
-    /// Starts a nonblocking send of two buffers as one message. If the message fits a frame, it is
-    /// copied there, and nothing is pending. Otherwise nothing is copied, and the library keeps the
-    /// buffers until the returned request is complete. It then drops them instead of returning
-    /// them. The message is sent as by [`Node::isend`].
-    ///
-    /// On shared memory a receiver reads a long message in one piece directly from the sender; a
-    /// message in two pieces is copied through the ring.
-    ///
-    /// # Errors
-    /// As [`Node::send`].
-    pub fn isend_two(
-        &mut self,
-        to: Target,
-        first: impl Into<Buffer>,
-        second: impl Into<Buffer>,
-    ) -> Result<Option<Request>, Error> {
-        let engine = &mut *self.engine.enter();
-        let request = engine.inner.isend_two(&to, [first.into(), second.into()])?;
         engine.flush_if_wanted();
         Ok(request)
     }
@@ -366,6 +245,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// for number in 0..3_u32 {
+    ///     node.isend_copy(own, &number.to_le_bytes())?;
+    /// }
+    /// node.flush();
+    /// # for _ in 0..3 { node.recv(7, &mut [0; 4])?; }
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn isend_copy(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
@@ -377,6 +268,17 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::PortClosed`], [`Error::BufferShared`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.post_recv(7, vec![0; 16])?;
+    /// # node.send(own, b"ahoy")?;
+    /// let received = node.wait(request)?;
+    /// assert_eq!(received.len, 4);
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn post_recv(&mut self, port: u16, buffer: impl Into<Buffer>) -> Result<Request, Error> {
         let engine = &mut *self.engine.enter();
@@ -391,6 +293,16 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::post_recv`]; [`Error::NoSuchRank`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.post_recv_from(own.rank(), 7, vec![0; 16])?;
+    /// # node.send(own, b"ahoy")?;
+    /// assert_eq!(node.wait(request)?.source, own.rank());
+    /// # Ok(()) }
+    /// ```
     pub fn post_recv_from(
         &mut self,
         source: u32,
@@ -412,15 +324,36 @@ impl Node {
     /// which only Portolan's own launcher reports. [`Error::PortClosed`], [`Error::Truncated`];
     /// [`Error::UnexpectedMemoryFull`] when the message is behind unread ones that fill their
     /// memory.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send(own, b"ahoy")?;
+    /// let mut buf = [0; 16];
+    /// let received = node.recv(7, &mut buf)?;
+    /// assert_eq!(&buf[..received.len], b"ahoy");
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn recv(&mut self, port: u16, bytes: &mut [u8]) -> Result<Received, Error> {
-        self.recv_of(port, None, bytes)
+        self.recv_at(port, None, bytes)
     }
 
     /// Waits for the next message to `port` from process `source`.
     ///
     /// # Errors
     /// As [`Node::recv`]; [`Error::NoSuchRank`], [`Error::PeerGone`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send(own, b"ahoy")?;
+    /// let received = node.recv_from(own.rank(), 7, &mut [0; 16])?;
+    /// assert_eq!(received.len, 4);
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn recv_from(
         &mut self,
@@ -428,17 +361,11 @@ impl Node {
         port: u16,
         bytes: &mut [u8],
     ) -> Result<Received, Error> {
-        self.recv_of(port, Some(source), bytes)
+        self.recv_at(port, Some(source), bytes)
     }
 
-    /// Waits for the next message to `port`, only from process `source` if given. For interfaces in
-    /// other languages, which inline a single call.
-    ///
-    /// # Errors
-    /// As [`Node::recv`] and [`Node::recv_from`].
-    #[doc(hidden)]
     #[inline(always)]
-    pub fn recv_of(
+    pub(crate) fn recv_at(
         &mut self,
         port: u16,
         source: Option<u32>,
@@ -472,48 +399,15 @@ impl Node {
     /// networks, a stored model of the machine may lower it.
     pub const BUFFERED_LEN_MAX: usize = BUFFERED_LEN_MAX;
 
-    /// Longest message that [`Node::take`] takes, in bytes.
-    pub const TAKE_LEN_MAX: usize = INBOX_LEN_MAX;
-
-    /// Polls some turns for the next message to `port`, which has a handler. For interfaces with
-    /// handlers that are not Portolan's. A message without a posted buffer that fits `bytes` and
-    /// [`Node::TAKE_LEN_MAX`] is copied to `bytes`, and the handler does not run. Returns `None`,
-    /// with `bytes` unchanged, if no message arrives before `stop`, or if a posted buffer must
-    /// receive another one first.
-    #[inline]
-    pub fn take(
-        &mut self,
-        port: u16,
-        bytes: &mut [u8],
-        stop: impl Fn() -> bool,
-    ) -> Option<Received> {
-        let port = PortId::user(port);
-        let len = bytes.len().min(INBOX_LEN_MAX);
-        let engine = &mut *self.engine.enter();
-        let wanted = RecvFilter::Port(port, None);
-        // Messages that arrived while the program computed come first.
-        if engine.run_deferred() > 0 || !engine.inner.core.is_quiet(&wanted) {
-            return None;
-        }
-        engine.recv_next(port, None, &mut bytes[..len], stop)
-    }
-
-    /// Runs `handler` as if a message had arrived at its port, and flushes its sends.
-    #[inline]
-    pub fn in_context<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> T {
-        let engine = &mut *self.engine.enter();
-        let result = handler(&mut Context::new(&mut engine.inner));
-        engine.drain();
-        engine.flush_if_wanted();
-        result
-    }
-
     /// Waits for a non-blocking operation; the completion holds its buffer, and so does a failure.
     ///
     /// # Errors
     /// [`Error::PeerGone`], [`Error::NobodyLeft`], [`Error::Truncated`], [`Error::Refused`],
     /// [`Error::UnexpectedMemoryFull`]; [`Error::StaleRequest`] when the request was completed
     /// before, or its port has a handler.
+    ///
+    /// # Examples
+    /// See [`Node::post_recv`].
     #[inline]
     pub fn wait(&mut self, request: Request) -> Result<Completion, Failed> {
         let op = request.0;
@@ -540,6 +434,17 @@ impl Node {
     /// # Errors
     /// As [`Node::wait`]. In a job of one process, however, a receive from any source does not end
     /// by itself, because the process may still send to itself.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.post_recv(7, vec![0; 16])?;
+    /// assert!(node.test(request)?.is_none());
+    /// node.send(own, b"ahoy")?;
+    /// while node.test(request)?.is_none() {}
+    /// # Ok(()) }
+    /// ```
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Failed> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
@@ -569,6 +474,16 @@ impl Node {
     /// # Errors
     /// [`Error::NobodyLeft`] when every other process of a job of several has ended, and all their
     /// messages were received before this call: no further message can arrive.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.isend_copy(own, b"ahoy")?;
+    /// node.progress()?;
+    /// # node.recv(7, &mut [0; 4])?;
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn progress(&mut self) -> Result<usize, Error> {
         let engine = &mut *self.engine.enter();
@@ -580,31 +495,18 @@ impl Node {
         }
     }
 
-    /// Makes progress until a frame has moved, at most `turns` times. For programs that poll for
-    /// messages of handlers. Acknowledgements that are not urgent are left to the next call, as
-    /// after a receive that waited.
-    #[inline]
-    pub fn progress_until_moved(&mut self, turns: u32) -> usize {
-        let engine = &mut *self.engine.enter();
-        for _ in 0..turns {
-            let moved = engine.work(None);
-            if moved > 0 {
-                engine.leave_to_caller();
-                return moved;
-            }
-            engine.leave();
-        }
-        0
-    }
-
     /// Makes progress until `done` returns true, and sleeps while there is nothing to do. For
     /// programs that count in their handlers.
     ///
     /// `done` must depend on what handlers change: it is called after each turn.
     ///
-    /// # Errors [`Error::NobodyLeft`] when every other process of the job has ended, and `done`
-    /// still returns false: no further handler will run. [`Error::Forked`] in a process that was
-    /// forked after it had joined, which gets no messages.
+    /// # Errors
+    /// [`Error::NobodyLeft`] when every other process of the job has ended, and `done` still returns
+    /// false: no further handler will run. [`Error::Forked`] in a process that was forked after it
+    /// had joined, which gets no messages.
+    ///
+    /// # Examples
+    /// See [`Node::open_active`].
     pub fn wait_until(&mut self, done: impl Fn() -> bool) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let is_done = Cell::new(false);
@@ -619,12 +521,25 @@ impl Node {
     }
 
     /// Sends all pending frames.
+    ///
+    /// # Examples
+    /// See [`Node::isend_copy`].
     pub fn flush(&mut self) {
         self.engine.enter().flush();
     }
 
     /// Ends the whole job with exit status `status`, because of `reason`. This process should end
     /// too.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// if false {
+    ///     node.abort(3, "the input is malformed");
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn abort(&mut self, status: i32, reason: &str) {
         self.is_clean = false;
         self.engine.enter().abort(status, reason);
@@ -641,12 +556,29 @@ impl Node {
     /// missed messages; [`Error::CollectiveMismatch`] when another member called another collective
     /// operation than this process, and no call has reported that yet. The launcher then treats
     /// this process as failed.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.close()?;
+    /// # Ok(()) }
+    /// ```
     pub fn close(mut self) -> Result<(), Error> {
         self.leave_job()
     }
 
     /// Leaves the job at once, as a process that panics does: without a farewell, and without
     /// waiting until its messages are received. The launcher treats this process as failed.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// // As in a test of survivors.
+    /// node.abandon();
+    /// # Ok(()) }
+    /// ```
     pub fn abandon(mut self) {
         self.is_closed = true;
     }

@@ -35,6 +35,9 @@ pub struct Request(pub(crate) OpId);
 
 impl Request {
     /// Returns the request as a number, never 0, for interfaces in other languages.
+    ///
+    /// # Examples
+    /// See [`crate::Node::wait`].
     #[must_use]
     pub fn to_raw(self) -> u64 {
         self.0.0
@@ -42,6 +45,9 @@ impl Request {
 
     /// Returns the request of a number from [`Request::to_raw`]. Any other number gives a request
     /// that is already complete.
+    ///
+    /// # Examples
+    /// See [`crate::Node::wait`].
     pub fn from_raw(raw: u64) -> Request {
         Request(OpId(raw))
     }
@@ -68,6 +74,17 @@ impl Completion {
     ///
     /// # Errors
     /// [`Error::PartialElement`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.post_recv(7, Buffer::typed(vec![0_u32; 4]))?;
+    /// node.send(own, &5_u32.to_ne_bytes())?;
+    /// let numbers: Vec<u32> = node.wait(request)?.into_vec()?;
+    /// assert_eq!(numbers, [5]);
+    /// # Ok(()) }
+    /// ```
     pub fn into_vec<T: Pod>(self) -> Result<Vec<T>, Error> {
         match self.buffer {
             Some(buffer) => {
@@ -125,6 +142,9 @@ impl Failed {
     }
 
     /// Returns the reason.
+    ///
+    /// # Examples
+    /// See [`Failed::into_parts`].
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.0.error
@@ -132,12 +152,28 @@ impl Failed {
 
     /// Returns what is known of the operation: its buffer, and length, source and tag of a message
     /// that was longer than the buffer. Without a peer, the source is [`Failed::NO_SOURCE`].
+    ///
+    /// # Examples
+    /// See [`Failed::into_parts`].
     #[must_use]
     pub fn completion(&self) -> &Completion {
         &self.0.completion
     }
 
     /// Returns the reason, and what is known of the operation.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.post_recv(7, vec![0; 2])?;
+    /// node.send(own, b"ahoy")?;
+    /// let failed = node.wait(request).unwrap_err();
+    /// assert!(matches!(failed.error(), Error::Truncated { .. }));
+    /// let (_, completion) = failed.into_parts();
+    /// assert_eq!(&completion.buffer.unwrap()[..], b"ah");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn into_parts(self) -> (Error, Completion) {
         let FailedParts { error, completion } = *self.0;

@@ -39,6 +39,9 @@ const BEST_EFFORT_BIT: u64 = 1 << 49;
 
 impl Target {
     /// Selects `port` of process `rank`: reliable, flow-controlled, on the low lane.
+    ///
+    /// # Examples
+    /// See [`crate::Node::send`].
     #[inline]
     #[must_use]
     pub fn new(rank: u32, port: u16) -> Self {
@@ -46,6 +49,15 @@ impl Target {
     }
 
     /// Selects another lane.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send(own.lane(Lane::High), b"urgent")?;
+    /// # node.recv(7, &mut [0; 6])?;
+    /// # Ok(()) }
+    /// ```
     #[inline]
     #[must_use]
     pub fn lane(self, lane: Lane) -> Self {
@@ -57,8 +69,17 @@ impl Target {
 
     /// Selects delivery without retransmission. Losses are counted at the receiver, and a message
     /// that finds no buffer there is dropped. A message of several frames arrives whole or not at
-    /// all; an incomplete one is counted as [`crate::DropReason::BestEffortIncomplete`]. Messages
+    /// all; an incomplete one is counted as [`crate::binding::DropReason::BestEffortIncomplete`]. Messages
     /// of more than 64 KiB, and those that fill a frame of shared memory, are sent reliably.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send(own.best_effort(), b"may be lost")?;
+    /// # node.recv_timeout(7, &mut [0; 16], std::time::Duration::from_millis(1))?;
+    /// # Ok(()) }
+    /// ```
     #[inline]
     #[must_use]
     pub fn best_effort(self) -> Self {
@@ -66,6 +87,9 @@ impl Target {
     }
 
     /// Returns the rank.
+    ///
+    /// # Examples
+    /// See [`crate::Node::send`].
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the lowest 32 bits")]
@@ -108,6 +132,9 @@ pub struct PortConfig {
 
 impl PortConfig {
     /// Passes messages to the handler where they are.
+    ///
+    /// # Examples
+    /// See [`crate::Node::open_active`].
     #[must_use]
     pub fn in_place() -> Self {
         PortConfig { in_place: true }
@@ -126,18 +153,27 @@ pub struct Message<'a> {
 
 impl Message<'_> {
     /// Returns the rank of the sender.
+    ///
+    /// # Examples
+    /// See [`crate::Context::isend`].
     #[must_use]
     pub fn source(&self) -> u32 {
         self.source
     }
 
     /// Returns the port that received the message.
+    ///
+    /// # Examples
+    /// See [`crate::Context::isend`].
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns the message's bytes; if it was longer than the posted buffer, its first bytes.
+    ///
+    /// # Examples
+    /// See [`crate::Context::isend`].
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let len = usize::try_from(self.message_len).unwrap_or(usize::MAX);
@@ -148,18 +184,43 @@ impl Message<'_> {
     }
 
     /// Returns the message's length, including bytes that did not fit.
+    ///
+    /// # Examples
+    /// See [`Message::take_buffer`].
     #[must_use]
     pub fn message_len(&self) -> u64 {
         self.message_len
     }
 
     /// Returns whether the posted buffer was too short.
+    ///
+    /// # Examples
+    /// See [`Message::take_buffer`].
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.bytes().len() as u64 != self.message_len
     }
 
     /// Takes the posted buffer, to keep it or to post it again; `None` for messages in place.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    /// # let is_done = done.clone();
+    /// node.open_active(8, PortConfig::default(), move |context, mut message| {
+    ///     assert_eq!((message.message_len(), message.is_truncated()), (4, false));
+    ///     if let Some(buffer) = message.take_buffer() {
+    ///         let _ = context.post_recv(8, buffer);
+    ///     }
+    ///     done.store(true, std::sync::atomic::Ordering::Relaxed);
+    /// })?;
+    /// let _ = node.post_recv(8, vec![0; 16])?;
+    /// node.send(Target::new(node.rank(), 8), b"ahoy")?;
+    /// node.wait_until(|| is_done.load(std::sync::atomic::Ordering::Relaxed))?;
+    /// # Ok(()) }
+    /// ```
     pub fn take_buffer(&mut self) -> Option<Buffer> {
         self.buffer.take()
     }

@@ -101,7 +101,7 @@ pub struct RawRemote {
 /// `context`, to find the operations to cancel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie {
-    /// Identifies the operation for [`crate::Endpoint::cancel`].
+    /// Identifies the operation for [`crate::binding::Endpoint::cancel`].
     pub context: u64,
     /// Flags of the caller, for use with the completion.
     pub flags: u64,
@@ -349,9 +349,9 @@ pub enum SubmitError {
     PeerGone(Cause),
     /// The atomic operation is not defined for this datatype, or lengths do not match.
     Unsupported,
-    /// More bytes than [`crate::EndpointLimits`] allow.
+    /// More bytes than [`crate::binding::EndpointLimits`] allow.
     TooLong,
-    /// More pieces than [`crate::EndpointLimits`] allow.
+    /// More pieces than [`crate::binding::EndpointLimits`] allow.
     TooManyPieces,
     /// The process was forked from the one that opened the endpoint.
     Forked,

@@ -27,6 +27,15 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::NoMemory`] when the system or a limit of the process leaves no memory.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let region = Region::new(2 << 20)?;
+    /// println!("large pages: {}", region.has_large_pages());
+    /// # Ok(()) }
+    /// ```
     pub fn new(len: usize) -> Result<Region, Error> {
         let pages = Pages::new(len).map_err(|errno| match Shortage::of(&errno) {
             Some(lack) => Error::NoMemory {
@@ -44,6 +53,9 @@ impl Region {
 
     /// Returns whether the memory consists of large pages, as far as the system reports. The system
     /// may still fail to combine small pages as promised.
+    ///
+    /// # Examples
+    /// See [`Region::new`].
     #[must_use]
     pub fn has_large_pages(&self) -> bool {
         self.0.backing() != Backing::Small

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// probes.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Configuration of an [`Endpoint`](crate::Endpoint).
+/// Configuration of an [`Endpoint`](crate::binding::Endpoint).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EndpointConfig {
@@ -208,7 +208,7 @@ pub fn check_settings(
 }
 
 /// Returns the ports that sockets of this process may be bound to, by its environment. For sockets
-/// beside a [`Node`](crate::Node) or an [`Endpoint`](crate::Endpoint), which read the setting
+/// beside a [`Node`](crate::Node) or an [`Endpoint`](crate::binding::Endpoint), which read the setting
 /// themselves.
 ///
 /// # Errors
@@ -218,7 +218,7 @@ pub fn port_range() -> Result<PortRange, Error> {
 }
 
 /// Returns the ports that sockets of `job` may be bound to, for programs that join a job only
-/// through [`Launch`](crate::launch::Launch).
+/// through [`Launch`](crate::binding::launch::Launch).
 ///
 /// # Errors
 /// As [`port_range`].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that documents name only source files that exist. A change that moves a file must update
-//! the documents.
+//! Checks that documents name only source files that exist, and that every public method of the calls
+//! that programs make has an example. A change that moves a file must update the documents.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -75,4 +75,49 @@ fn every_documented_source_file_exists() {
         }
     }
     assert!(named >= 100, "only {named} names were looked for");
+}
+
+/// Returns the public methods of a source file whose comments have no example.
+fn without_example(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let is_comment = |line: &&&str| {
+        let line = line.trim_start();
+        line.starts_with("///") || line.starts_with("#[")
+    };
+    let mut found = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let Some(name) = line.strip_prefix("    pub fn ") else {
+            continue;
+        };
+        let mut comment = lines[..index].iter().rev().take_while(is_comment);
+        if !comment.any(|line| line.contains("# Examples")) {
+            found.push(format!("{}: {name}", path.display()));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_public_method_has_an_example() {
+    let sources = workspace().join("core/portolan/src");
+    let mut files = Vec::new();
+    files_below(&sources.join("node"), &mut files);
+    files.retain(|file| file.file_name().is_some_and(|name| name != "tests.rs"));
+    for name in [
+        "node.rs",
+        "buffer.rs",
+        "ops.rs",
+        "port.rs",
+        "region.rs",
+        "engine/handler.rs",
+    ] {
+        files.push(sources.join(name));
+    }
+    assert!(files.len() > 30, "{files:?}");
+    let missing: Vec<String> = files
+        .iter()
+        .flat_map(|file| without_example(file))
+        .collect();
+    assert_eq!(missing, Vec::<String>::new());
 }

@@ -3,7 +3,8 @@
 #![allow(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
-use portolan::{Endpoint, EndpointAddress, EndpointConfig};
+use portolan::EndpointConfig;
+use portolan::binding::{Endpoint, EndpointAddress};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

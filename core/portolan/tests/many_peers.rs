@@ -7,8 +7,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use cap::Cap;
-use portolan::launch::wire::{ToAgent, ToProcess, VERSION, Welcome};
-use portolan::launch::{FD_VARIABLE, Job, PathChoice};
+use portolan::binding::launch::wire::{ToAgent, ToProcess, VERSION, Welcome};
+use portolan::binding::launch::{FD_VARIABLE, Job, PathChoice};
 use portolan::{Node, PortConfig, Target};
 use portolan_proto::{
     Config, Core, Data, Event, Instant, LaneId, Limits, LinkId, LinkParams, PeerId, PortId,

@@ -140,6 +140,7 @@ const PORTOLAN: Rules = Rules {
         "start",
         "node",
         "endpoint",
+        "binding",
     ],
     reach: Reach::Folder,
     records: &[

@@ -4,6 +4,7 @@
 use crate::code::*;
 use crate::machine::{self, BARRIER, BROADCAST, Held, running};
 use crate::port::UserBuffer;
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Group, Node, Request};
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -85,8 +86,8 @@ pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulo
         // The program guarantees that the broadcast owns the memory until this function returns.
         let buffer = UserBuffer::new(buf, len)?.buffer();
         let root = u32::from(root);
-        let broadcast = machine
-            .with_node(|node| Ok(node.ibroadcast_of(&broadcast_group(node)?, root, buffer)?))?;
+        let broadcast =
+            machine.with_node(|node| Ok(broadcast_group(node)?.ibroadcast(node, root, buffer)?))?;
         wait_unlocked(&mut machine, broadcast)
     })
 }

@@ -14,6 +14,7 @@
 
 use crate::code::*;
 use crate::machine::{Caller, Machine, lock, running};
+use portolan::binding::{Plumbing as _, TAKE_LEN_MAX};
 use portolan::{Buffer, Context, Message, Node, PortConfig, Request, Target};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -169,7 +170,7 @@ impl Port {
             // A sender of long messages is likely to send more, which are better received in place.
             // A message without flow control is lost if it does not fit here and no buffer is
             // armed.
-            if self.last_len.get() > Node::TAKE_LEN_MAX as u64 || machine.best_effort.get() {
+            if self.last_len.get() > TAKE_LEN_MAX as u64 || machine.best_effort.get() {
                 return self.rearm(node);
             }
             // SAFETY: the program guarantees that the port owns the buffer until a message has

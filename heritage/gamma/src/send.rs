@@ -7,6 +7,7 @@
 use crate::code::*;
 use crate::machine::{self, Caller, Machine, running};
 use crate::port::Port;
+use portolan::binding::Plumbing as _;
 use portolan::{Buffer, Node, Target};
 use std::ffi::{c_int, c_ulong, c_void};
 

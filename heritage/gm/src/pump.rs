@@ -8,6 +8,7 @@ use crate::error::{Failure, Gm, is_about_peer};
 use crate::machine::{CARRIER, Machine};
 use crate::wire::{Header, Kind, LEN};
 use crate::world::{Borrowed, Finishing, Todo};
+use portolan::binding::Plumbing as _;
 use portolan::{Buffer, Lane, Node, Request, TagMatch, TagTarget, Target};
 use portolan_ffi::Codes;
 use std::time::Instant;

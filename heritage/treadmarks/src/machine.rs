@@ -15,6 +15,7 @@ use crate::protocol::{Dsm, DsmError, Limits};
 use crate::settings::Settings;
 use crate::startup::TMK_NPROCS;
 use parking_lot::{Mutex, MutexGuard};
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Message, Node, PeerEventKind, PortConfig, Request, Target};
 use portolan_ffi::{fenced, this_thread};
 use portolan_sys::process::spawn_quiet;

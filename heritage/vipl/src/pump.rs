@@ -6,6 +6,7 @@ use crate::machine::{CARRIER, Machine};
 use crate::unit::{PIECE_LEN, SendMode};
 use crate::wire::{Header, Kind, LEN_MAX};
 use crate::world::World;
+use portolan::binding::Plumbing as _;
 use portolan::{TagMatch, Target};
 
 /// Number of idle passes between liveness checks of awaited processes. A check costs as much as a

@@ -1736,7 +1736,8 @@ int portolan_barrier(struct portolan_node_t *node, const struct portolan_group_t
 /**
  * Copies `len` bytes of member `root` to those of all other members of the group, or with null of
  * the job. All must pass the same length. The root does not wait for all; a later call may report
- * a failure.
+ * a failure. From 4 MiB on, more than two members form a chain, in which each passes on blocks
+ * while it receives further ones.
  *
  * A broadcast of 32 KiB or more to 3 to 64 processes on three or more hosts of one IPv4 network
  * uses UDP multicast if it reaches all hosts: the root sends the bytes once, and waits until all
@@ -1749,19 +1750,6 @@ int portolan_broadcast(struct portolan_node_t *node,
                        uint32_t root,
                        void *buffer,
                        size_t len);
-
-/**
- * Copies `len` bytes of member `root` to those of all other members of the group, or with null of
- * the job, like portolan_broadcast(). It is faster from some megabytes on: each member passes the
- * bytes to the next one, in the order of the group, block by block.
- *
- * Errors: those of portolan_broadcast().
- */
-int portolan_cast(struct portolan_node_t *node,
-                  const struct portolan_group_t *group,
-                  uint32_t root,
-                  void *buffer,
-                  size_t len);
 
 /**
  * Combines `count` values of each member of the group, or with null of the job, element by

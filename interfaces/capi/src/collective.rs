@@ -98,7 +98,7 @@ pub unsafe extern "C" fn portolan_ibarrier(
     group: *const portolan_group_t,
     request: *mut portolan_request_t,
 ) -> c_int {
-    let operation = |node: &mut Node, group: &Group| Ok(node.ibarrier_of(group)?);
+    let operation = |node: &mut Node, group: &Group| Ok(group.ibarrier(node)?);
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }
 }
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn portolan_ibroadcast(
     let operation = |node: &mut Node, group: &Group| {
         // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
-        Ok(node.ibroadcast_of(group, root, buffer)?)
+        Ok(group.ibroadcast(node, root, buffer)?)
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, request, operation) }

@@ -3,7 +3,7 @@
 
 use crate::code::*;
 use portolan::Error;
-use portolan::launch::LaunchError;
+use portolan::binding::launch::LaunchError;
 use portolan_ffi::Codes;
 use std::ffi::c_int;
 

@@ -7,6 +7,7 @@ use crate::handle::{Joined, enter, portolan_node_t};
 use crate::memory;
 use crate::node::number;
 use crate::types::*;
+use portolan::binding::Plumbing as _;
 use portolan::{Group, Node, Operator, ReduceOp, Reducible, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -204,7 +205,7 @@ pub unsafe extern "C" fn portolan_barrier(
     group: *const portolan_group_t,
 ) -> c_int {
     let work = |joined: &mut Joined, group: &Group| {
-        joined.node.barrier_of(group)?;
+        group.barrier(&mut joined.node)?;
         Ok(PORTOLAN_OK)
     };
     // SAFETY: guaranteed by the program.
@@ -213,7 +214,8 @@ pub unsafe extern "C" fn portolan_barrier(
 
 /// Copies `len` bytes of member `root` to those of all other members of the group, or with null of
 /// the job. All must pass the same length. The root does not wait for all; a later call may report
-/// a failure.
+/// a failure. From 4 MiB on, more than two members form a chain, in which each passes on blocks
+/// while it receives further ones.
 ///
 /// A broadcast of 32 KiB or more to 3 to 64 processes on three or more hosts of one IPv4 network
 /// uses UDP multicast if it reaches all hosts: the root sends the bytes once, and waits until all
@@ -231,30 +233,7 @@ pub unsafe extern "C" fn portolan_broadcast(
     let work = |joined: &mut Joined, group: &Group| {
         // SAFETY: guaranteed by the program.
         let bytes = unsafe { memory::bytes_mut("the buffer", buffer, len)? };
-        joined.node.broadcast_of(group, root, bytes)?;
-        Ok(PORTOLAN_OK)
-    };
-    // SAFETY: guaranteed by the program.
-    unsafe { with_group(node, group, work) }
-}
-
-/// Copies `len` bytes of member `root` to those of all other members of the group, or with null of
-/// the job, like portolan_broadcast(). It is faster from some megabytes on: each member passes the
-/// bytes to the next one, in the order of the group, block by block.
-///
-/// Errors: those of portolan_broadcast().
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn portolan_cast(
-    node: *mut portolan_node_t,
-    group: *const portolan_group_t,
-    root: u32,
-    buffer: *mut c_void,
-    len: usize,
-) -> c_int {
-    let work = |joined: &mut Joined, group: &Group| {
-        // SAFETY: guaranteed by the program.
-        let bytes = unsafe { memory::bytes_mut("the buffer", buffer, len)? };
-        joined.node.cast_of(group, root, bytes)?;
+        group.broadcast(&mut joined.node, root, bytes)?;
         Ok(PORTOLAN_OK)
     };
     // SAFETY: guaranteed by the program.
@@ -436,8 +415,8 @@ unsafe fn run_of<T: Reducible>(
         receiver,
     } = reduction;
     match *receiver {
-        Receiver::All => node.allreduce_of(group, *operation, values)?,
-        Receiver::Root(root) => node.reduce_of(group, root, *operation, values)?,
+        Receiver::All => group.allreduce(node, *operation, values)?,
+        Receiver::Root(root) => group.reduce(node, root, *operation, values)?,
     }
     Ok(PORTOLAN_OK)
 }

@@ -9,6 +9,7 @@
 
 use crate::code::*;
 use crate::failure::Failure;
+use portolan::binding::Plumbing as _;
 use portolan::{Claimed, Context, Error, Node, Registration};
 use portolan_ffi::{this_thread, watch_forks};
 use std::cell::{Cell, UnsafeCell};

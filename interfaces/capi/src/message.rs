@@ -10,6 +10,7 @@ use crate::tagged::truncated;
 use crate::types::{
     PORTOLAN_ANY_SOURCE, PORTOLAN_BEST_EFFORT, PORTOLAN_HIGH, portolan_piece_t, portolan_received_t,
 };
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Lane, Received, Target};
 use std::ffi::{c_int, c_void};
 

@@ -7,7 +7,8 @@ use crate::handle::{enter, portolan_node_t};
 use crate::memory;
 use crate::node::copy_text;
 use crate::types::*;
-use portolan::model::{Choices, LonePieces, Status};
+use portolan::binding::Plumbing as _;
+use portolan::binding::model::{Choices, LonePieces, Status};
 use std::ffi::{c_char, c_int};
 
 /// Returns the state of the stored model of this machine's paths: PORTOLAN_MODEL_USED or another

@@ -80,7 +80,9 @@ fn every_function_has_a_manual_page() {
     for part in [
         ".SH NAME\nportolan_send \\- Sends `len` bytes to `port` of process `rank`\n",
         "int portolan_send(",
+        ".SH RETURN VALUE\nSuccess is 0",
         ".SH ERRORS\nPORTOLAN_ERR_NO_SUCH_RANK",
+        ".TP\n.B PORTOLAN_ERR_NO_SUCH_RANK\nThe rank does not exist.",
     ] {
         assert!(send.contains(part), "{part:?} is missing in\n{send}");
     }
@@ -103,7 +105,15 @@ fn every_function_has_a_manual_page() {
     ];
     names.retain(|name| !variables.contains(&name.as_str()));
     for name in names {
-        assert!(page(&prefix, &name).contains(".SH SYNOPSIS"), "{name}");
+        let page = page(&prefix, &name);
+        for section in ["SYNOPSIS", "RETURN VALUE", "ERRORS"] {
+            assert!(
+                page.contains(&format!(".SH {section}")),
+                "{section} of {name}"
+            );
+        }
+        let has_example = !name.starts_with("portolan_") || page.contains(".SH EXAMPLE");
+        assert!(has_example, "no example calls {name}");
     }
 }
 

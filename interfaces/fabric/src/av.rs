@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use portolan::EndpointAddress;
+use portolan::binding::EndpointAddress;
 
 use crate::abi::*;
 use crate::errno::{Errno, integer, status};

@@ -19,7 +19,8 @@ mod rma;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
-use portolan::{Endpoint, EndpointConfig};
+use portolan::EndpointConfig;
+use portolan::binding::Endpoint;
 
 use crate::abi::*;
 use crate::eq;

@@ -4,7 +4,8 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use portolan::{RawError, RemoteFault, SubmitError};
+use portolan::RemoteFault;
+use portolan::binding::{RawError, SubmitError};
 
 use crate::abi;
 

@@ -16,8 +16,8 @@ use crate::errno::{Errno, status};
 use crate::offer::{self, Hints, Kind, Offer};
 use crate::provider_info::{FABRIC_NAME, NAME, OwnedInfo, ProviderInfo};
 use crate::sockaddr::{self, CAddr, Lookup};
-use portolan::EndpointAddress;
-use portolan::settings::{self, Setting};
+use portolan::binding::EndpointAddress;
+use portolan::binding::settings::{self, Setting};
 
 pub(crate) extern "C" fn getinfo(
     api: u32,

@@ -3,7 +3,7 @@
 //! without a rebuild.
 //!
 //! libfabric loads `libportolan-fi.so` and calls [`fi_prov_ini`]. The provider offers reliable
-//! endpoints, connected or connectionless. Each one is a `portolan::Endpoint`. All objects of a
+//! endpoints, connected or connectionless. Each one is a `portolan::binding::Endpoint`. All objects of a
 //! domain live in one `state::State` behind one lock. The lock is not taken if the application
 //! promised to call from one thread at a time. The modules that implement the C calls use `state`;
 //! `state` does not depend on them. Progress happens in the calls that read queues and counters.

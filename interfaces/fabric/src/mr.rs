@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use libc::iovec;
-use portolan::{RawAccess, RawPiece};
+use portolan::binding::{RawAccess, RawPiece};
 
 use crate::abi::*;
 use crate::errno::{Errno, status};

@@ -20,7 +20,7 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portolan::EndpointAddress;
+use portolan::binding::EndpointAddress;
 use portolan_ffi::yield_core;
 use slab::Slab;
 

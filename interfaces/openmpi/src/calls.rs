@@ -6,7 +6,8 @@
 use crate::channel::{Channel, status_of_refusal};
 use crate::operation::{Change, Operation};
 use crate::types::*;
-use portolan::{EndpointAddress, Error, PeerIndex, RawPiece, SubmitError};
+use portolan::Error;
+use portolan::binding::{EndpointAddress, PeerIndex, RawPiece, SubmitError};
 use portolan_ffi::{Codes, Failure, fenced, guard, last_error};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;

@@ -13,10 +13,11 @@
 use crate::mailbox::Mailbox;
 use crate::operation::{Change, Deferred, Operation};
 use crate::types::*;
-use portolan::{
-    ActiveMessage, Cause, Cookie, Endpoint, EndpointAddress, EndpointConfig, Error, PeerIndex,
-    PeerInserter, RawCompletion, RawError, RawKind, RawPiece, SubmitError,
+use portolan::binding::{
+    ActiveMessage, Cookie, Endpoint, EndpointAddress, PeerIndex, PeerInserter, RawCompletion,
+    RawError, RawKind, RawPiece, SubmitError,
 };
+use portolan::{Cause, EndpointConfig, Error};
 use portolan_ffi::{Guard, Guarded, yield_core};
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_int};

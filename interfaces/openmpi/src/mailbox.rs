@@ -3,7 +3,7 @@
 //!
 //! The messages lie in one buffer, which is reused, so the steady state does not allocate.
 
-use portolan::{ActiveMessage, RawCompletion};
+use portolan::binding::{ActiveMessage, RawCompletion};
 
 /// Alignment of each message: that of the widest field of a header.
 const ALIGN: usize = 16;

@@ -4,10 +4,11 @@
 #![allow(unsafe_code, reason = "operations on memory of the component")]
 
 use crate::types::*;
-use portolan::{
-    AtomicOp, Cookie, Datatype, Endpoint, EndpointAddress, Error, PeerIndex, RawAccess, RawAtomic,
-    RawPiece, RawRemote, Sent, SubmitError,
+use portolan::binding::{
+    Cookie, Endpoint, EndpointAddress, PeerIndex, RawAccess, RawAtomic, RawPiece, RawRemote, Sent,
+    SubmitError,
 };
+use portolan::{AtomicOp, Datatype, Error};
 use std::ffi::c_int;
 
 /// An operation with a completion. Its memory belongs to the component.

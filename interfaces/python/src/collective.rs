@@ -5,6 +5,7 @@ use crate::node::Node;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::view::{View, with_element};
+use portolan::binding::Plumbing as _;
 use portolan::{Operator, ReduceOp};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -95,7 +96,7 @@ impl Scope<'_> {
     }
 
     fn barrier(self, py: Python<'_>) -> PyResult<Request> {
-        self.begin(py, |node, group| node.ibarrier_of(group))
+        self.begin(py, |node, group| group.ibarrier(node))
     }
 
     fn broadcast(self, py: Python<'_>, buffer: &Bound<'_, PyAny>, root: u32) -> PyResult<Request> {
@@ -103,7 +104,7 @@ impl Scope<'_> {
             true => View::read(buffer)?.into_source(),
             false => View::write(buffer)?.into_place(),
         };
-        self.begin(py, |node, group| node.ibroadcast_of(group, root, buffer))
+        self.begin(py, |node, group| group.ibroadcast(node, root, buffer))
     }
 
     /// Returns the operator for elements like those of `view`: a name, or a function of the program.

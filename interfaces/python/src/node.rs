@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::shared::Shared;
 use crate::store::Store;
 use portolan::PortConfig;
+use portolan::binding::Plumbing as _;
 use pyo3::exceptions::{PyKeyError, PySystemExit, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};

@@ -2,7 +2,7 @@
 //! A Python object with `set` and `get`, such as a store of PyTorch, as the key-value space through
 //! which processes join a job.
 
-use portolan::launch::{LaunchError, Space};
+use portolan::binding::launch::{LaunchError, Space};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

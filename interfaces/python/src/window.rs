@@ -45,7 +45,7 @@ fn expose(
     let own = group.rank() as usize;
     words[own] = u64::from_le_bytes(registration.key().to_bytes());
     words[size + own] = len;
-    if let Err(error) = node.allreduce_of(group, ReduceOp::Max, &mut words) {
+    if let Err(error) = group.allreduce(node, ReduceOp::Max, &mut words) {
         node.deregister(registration);
         return Err(error.into());
     }
@@ -203,7 +203,7 @@ impl Window {
             return Ok(());
         };
         self.shared.enter_detached(py, |node| {
-            let all_done = node.barrier_of(&self.group);
+            let all_done = self.group.barrier(node);
             drop(node.deregister(registration));
             Ok(all_done?)
         })

@@ -3,7 +3,7 @@
 //! counts, so a machine's noise does not affect them.
 
 use crate::rounds::median;
-use portolan::Usage;
+use portolan::binding::Usage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use crate::extra::{Account, Extra};
 use crate::percentiles::{PS_PER_US, Tail, packed};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use portolan::Usage;
+use portolan::binding::Usage;
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -118,7 +118,7 @@ pub(crate) fn udp_apart(
     end: &mut End,
     segment_len: Option<usize>,
 ) -> Result<(UdpSocket, SocketAddr)> {
-    let ports = portolan::port_range()?;
+    let ports = portolan::binding::port_range()?;
     let here = end.here().addr;
     let socket = ports.open(|port| UdpSocket::bind(SocketAddr::new(here, port)));
     let socket = socket.with_context(|| format!("cannot bind to {}", end.here().addr))?;
@@ -177,7 +177,7 @@ fn connect(to: &SocketAddr) -> Result<TcpStream> {
     const ATTEMPTS: usize = 8;
     /// Longer than any round trip of a lab or a loopback interface.
     const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
-    let ports = portolan::port_range()?;
+    let ports = portolan::binding::port_range()?;
     let mut attempt = net::connect_within(*to, ports, CONNECT_TIMEOUT);
     for _ in 1..ATTEMPTS {
         match &attempt {
@@ -201,7 +201,7 @@ fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
             streams.push(connect(&to)?);
         }
     } else {
-        let ports = portolan::port_range()?;
+        let ports = portolan::binding::port_range()?;
         let here = end.here().addr;
         let listener = ports.open(|port| TcpListener::bind(SocketAddr::new(here, port)));
         let listener = listener.with_context(|| format!("cannot bind to {}", end.here().addr))?;

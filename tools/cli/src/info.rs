@@ -4,8 +4,8 @@
 use crate::doctor::{self, Finding};
 use crate::output::outln;
 use anyhow::Result;
-use portolan::launch::wire;
-use portolan::settings::{self, Setting};
+use portolan::binding::launch::wire;
+use portolan::binding::settings::{self, Setting};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -133,7 +133,9 @@ fn collect() -> Info {
 /// Describes how a job started here would use the stored model.
 fn model() -> String {
     let setting = settings::MODEL.from_env();
-    portolan::model::load(setting.as_deref()).1.to_string()
+    portolan::binding::model::load(setting.as_deref())
+        .1
+        .to_string()
 }
 
 fn limits() -> Vec<Entry> {
@@ -158,7 +160,7 @@ fn limits() -> Vec<Entry> {
 
 /// Describes the memory limit for unexpected messages of a process started here.
 fn unexpected_memory() -> String {
-    match portolan::unexpected_memory(None) {
+    match portolan::binding::unexpected_memory(None) {
         Err(error) => error.to_string(),
         Ok(memory) => format!(
             "{} bytes per process, with {} processes of a job on this host; memory {} bytes",

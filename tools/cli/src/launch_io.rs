@@ -8,7 +8,7 @@
 use anyhow::{Context, Result};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::PollTimeout;
-use portolan::launch::LineBuffer;
+use portolan::binding::launch::LineBuffer;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};

@@ -14,7 +14,7 @@ use crate::run::Failure;
 use crate::run::hosts::{self, Host, MapBy};
 use crate::run::{self, AgentOptions, Options, RemoteProgram, Workload};
 use anyhow::{Context, Result, bail};
-use portolan::launch::PathChoice;
+use portolan::binding::launch::PathChoice;
 use portolan_bench::{GRACE, Job, LabOrder, Launcher, MpiJob, Path, Place, Site};
 use signal_hook::consts::SIGINT;
 use std::cell::RefCell;

@@ -2,7 +2,8 @@
 //! Real endpoint that receives hostile datagrams and hostile addresses.
 
 use crate::input::Input;
-use portolan::{Endpoint, EndpointAddress, EndpointConfig, PathChoice, RawSend, RawSpace};
+use portolan::binding::{Endpoint, EndpointAddress, RawSend, RawSpace};
+use portolan::{EndpointConfig, PathChoice};
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 

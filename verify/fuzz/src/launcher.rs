@@ -2,8 +2,8 @@
 //! Messages of the launcher, split into lines and parsed.
 
 use crate::input::Input;
-use portolan::launch::LineBuffer;
-use portolan::launch::wire::{ToAgent, ToProcess};
+use portolan::binding::launch::LineBuffer;
+use portolan::binding::launch::wire::{ToAgent, ToProcess};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -43,7 +43,7 @@ impl Endpoint {
     /// # Errors
     /// [`SubmitError`]; no completion follows. [`SubmitError::Unsupported`] if the operation
     /// does not exist for the kind of number, or if lengths do not match or exceed
-    /// [`crate::EndpointLimits::atomic_len_max`].
+    /// [`crate::binding::EndpointLimits::atomic_len_max`].
     ///
     /// # Safety
     /// Same as [`Endpoint::recv`], for the pieces.

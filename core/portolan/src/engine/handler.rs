@@ -83,12 +83,18 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the rank of this process.
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.inner.rank()
     }
 
     /// Returns the number of processes in the job.
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     #[must_use]
     pub fn size(&self) -> u32 {
         self.inner.size()
@@ -98,6 +104,9 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`Error::PortClosed`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
         self.inner.has_handler(port)
     }
@@ -106,6 +115,9 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::NoPath`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         self.inner.send_copy(&to, bytes)
     }
@@ -114,15 +126,32 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// Same as [`Context::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.open_active(8, PortConfig::in_place(), move |context, message| {
+    ///     let answer = Target::new(message.source(), 7);
+    ///     // Nobody waits for this send.
+    ///     let _ = context.isend(answer, message.bytes().to_vec());
+    /// })?;
+    /// node.send(Target::new(node.rank(), 8), b"ahoy")?;
+    /// assert_eq!(node.recv_vec::<u8>(7)?.0, b"ahoy");
+    /// # Ok(()) }
+    /// ```
     pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
         self.inner.isend(&to, buffer.into())
     }
 
-    /// Sends two buffers as one message, as [`crate::Node::isend_two`]. If a request is returned,
+    /// Sends two buffers as one message, as [`crate::binding::Plumbing::isend_two`]. If a request is returned,
     /// wait for it outside of the handler.
     ///
     /// # Errors
-    /// Same as [`crate::Node::isend_two`].
+    /// Same as [`crate::binding::Plumbing::isend_two`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn isend_two(
         &mut self,
         to: Target,
@@ -137,6 +166,9 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`Error::PortClosed`], [`Error::BufferShared`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn post_recv(&mut self, port: u16, buffer: impl Into<Buffer>) -> Result<Request, Error> {
         self.inner
             .post_recv(PortId::user(port), buffer.into(), None)

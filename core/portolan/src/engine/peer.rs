@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State of a peer outside the core.
 
-use portolan_proto::Instant;
 use portolan_proto::liveness::Watch;
+use portolan_proto::{Cause, Instant};
 
 /// State of a peer outside the core.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(crate) struct PeerInfo {
     pub(super) has_left: bool,
     /// Set when the peer of a standalone process has joined.
     pub(super) has_joined: bool,
+    /// Cause of the end of such a peer, if it was noticed before it had joined.
+    pub(super) early_end: Option<Cause>,
     /// Set when the event of the peer's loss was queued.
     pub(super) is_event_noted: bool,
     /// Set while a session has been requested and is not open.
@@ -74,7 +76,8 @@ impl PeerInfo {
 
     /// Records that a session with the peer is open.
     pub(super) fn on_up(&mut self) {
-        (self.is_opening, self.is_event_noted) = (false, false);
+        self.is_opening = false;
+        self.is_event_noted &= self.has_ended;
         if !self.has_ended && self.exhausted.is_none() {
             // The report was about an earlier session.
             self.report = None;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events of peers, for programs that continue after a process fails.
 //!
-//! Invariant: each loss is queued once. Peers of an endpoint have no events; endpoints report losses
-//! by themselves.
+//! Invariant: each loss is queued once. It is queued after the report of the peer's agent, if there is
+//! one, and in a standalone process after the event that the peer has joined. Peers of an endpoint have
+//! no events; endpoints report losses by themselves.
 
-use super::{Engine, Inner};
+use super::{Engine, Inner, PeerInfo};
 use crate::error::Reason;
 use portolan_proto::{Cause, PeerId, PeerStatus};
 use std::collections::VecDeque;
@@ -48,21 +49,48 @@ pub(crate) struct PeerEvents {
     is_used: bool,
 }
 
+impl PeerEvents {
+    /// Queues the end of `peer`, once. With `must_join`, the end of a peer that has not joined waits
+    /// for that event: links may notice the death of a process before the thread that connects has
+    /// reported its arrival.
+    fn note_end(&mut self, peer: PeerId, info: &mut PeerInfo, cause: Cause, must_join: bool) {
+        if must_join && !info.has_joined {
+            info.early_end.get_or_insert(cause);
+        } else if !std::mem::replace(&mut info.is_event_noted, true) {
+            self.queue.push_back((peer, Some(cause)));
+        }
+    }
+
+    /// Queues the event that `peer` has joined, and its end if that came first.
+    fn note_joined(&mut self, peer: PeerId, info: &mut PeerInfo) {
+        info.has_joined = true;
+        self.queue.push_back((peer, None));
+        if let Some(cause) = info.early_end.take() {
+            self.note_end(peer, info, cause, true);
+        }
+    }
+}
+
 impl Inner {
     /// Queues the event that `peer` was given up for `cause`.
     pub(super) fn note_event(&mut self, peer: PeerId, cause: Cause) {
-        if !self.end_relation_later(peer) && self.directory.is_some() {
+        let is_relation = self.end_relation_later(peer);
+        if !is_relation && self.directory.is_some() {
             return;
         }
+        let has_agents = self.silence_limits.has_agents;
         let info = &mut self.peers[peer.0 as usize];
-        if !std::mem::replace(&mut info.is_event_noted, true) {
-            self.peer_events.queue.push_back((peer, Some(cause)));
+        if has_agents && cause == Cause::ProcessExited && !info.has_ended {
+            // The report of its agent follows, and states whether the process has failed.
+            return;
         }
+        self.peer_events.note_end(peer, info, cause, is_relation);
     }
 
     /// Queues the event that `peer` has joined.
     pub(super) fn note_joined(&mut self, peer: PeerId) {
-        self.peer_events.queue.push_back((peer, None));
+        let info = &mut self.peers[peer.0 as usize];
+        self.peer_events.note_joined(peer, info);
     }
 
     /// Drops the events of `peer` before its number is reused.
@@ -133,5 +161,43 @@ impl Engine {
             self.drain();
         }
         self.inner.next_event()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: PeerId = PeerId(3);
+    const DIED: Cause = Cause::ProcessExited;
+
+    #[test]
+    fn end_that_comes_first_is_queued_behind_the_arrival() {
+        let (mut events, mut info) = (PeerEvents::default(), PeerInfo::default());
+        events.note_end(PEER, &mut info, DIED, true);
+        events.note_end(PEER, &mut info, Cause::Closed, true);
+        assert_eq!(events.queue, []);
+        events.note_joined(PEER, &mut info);
+        events.note_end(PEER, &mut info, DIED, true);
+        assert_eq!(events.queue, [(PEER, None), (PEER, Some(DIED))]);
+    }
+
+    #[test]
+    fn end_of_a_peer_that_never_joins_is_no_event() {
+        let (mut events, mut info) = (PeerEvents::default(), PeerInfo::default());
+        events.note_end(PEER, &mut info, DIED, true);
+        // The thread that connects reports it as unwelcome.
+        info.is_event_noted = true;
+        info.on_up();
+        events.note_end(PEER, &mut info, DIED, true);
+        assert_eq!(events.queue, []);
+    }
+
+    #[test]
+    fn member_of_a_job_needs_no_arrival() {
+        let (mut events, mut info) = (PeerEvents::default(), PeerInfo::default());
+        events.note_end(PEER, &mut info, DIED, false);
+        events.note_end(PEER, &mut info, DIED, false);
+        assert_eq!(events.queue, [(PEER, Some(DIED))]);
     }
 }

@@ -143,8 +143,11 @@ impl Engine {
     fn on_report(&mut self, report: Report) {
         match report {
             Report::Joined(peer) => {
-                self.inner.peers[peer.0 as usize].has_joined = true;
-                if let Some(relations) = &mut self.inner.relations {
+                let has_ended = self.inner.peers[peer.0 as usize].has_ended;
+                if let Some(relations) = &mut self.inner.relations
+                    // One whose end is complete no longer counts.
+                    && (!has_ended || relations.given_up.contains(&peer))
+                {
                     relations.live_count += 1;
                 }
                 self.inner.note_joined(peer);

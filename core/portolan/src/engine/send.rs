@@ -327,14 +327,35 @@ impl Inner {
         spec: SendSpec,
         buffer: Buffer,
     ) -> Result<Request, Error> {
-        let kind = OpKind::Send(peer);
-        let appended = self.append(peer, &spec, &buffer);
-        let submitted = match appended {
-            true => Submitted::Accepted,
-            false => self.try_eager(peer, &spec, &[&buffer])?,
-        };
-        let len = buffer.len();
-        let op = self.ops.owned(kind, buffer);
+        let (submitted, len) = (self.offer(peer, &spec, &buffer)?, buffer.len());
+        let op = self.ops.owned(OpKind::Send(peer), buffer);
+        self.settle(peer, spec, (op, len), submitted);
+        Ok(Request(op))
+    }
+
+    /// Copies a message to a frame, if it can be sent now.
+    #[inline]
+    pub(crate) fn offer(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        bytes: &[u8],
+    ) -> Result<Submitted, Error> {
+        match self.append(peer, spec, bytes) {
+            true => Ok(Submitted::Accepted),
+            false => self.try_eager(peer, spec, &[bytes]),
+        }
+    }
+
+    /// Completes the send `op` of a message of `len` bytes that was offered, or queues it.
+    #[inline]
+    pub(crate) fn settle(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        (op, len): (OpId, usize),
+        submitted: Submitted,
+    ) {
         match submitted {
             Submitted::Accepted => {
                 let source = peer.0;
@@ -342,7 +363,6 @@ impl Inner {
             }
             Submitted::Wait => self.submit_op(peer, spec, op),
         }
-        Ok(Request(op))
     }
 
     /// Appends a message to a frame that is being filled and has room. Returns `false` if there is

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::ops::{Completion, Failed, Request};
 use crate::port::{Message, PortConfig, Target};
 use portolan_proto::PeerId;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Names the call that a reply answers. It may be kept, to reply later.
@@ -24,18 +25,27 @@ pub struct ReplyTo {
 
 impl ReplyTo {
     /// Returns the rank of the caller.
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
     /// Returns the number of the call, which the caller has chosen.
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// Returns the name of a call from its parts, for interfaces in other languages.
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     pub fn from_parts(rank: u32, number: u64) -> ReplyTo {
         ReplyTo { rank, number }
     }
@@ -50,18 +60,27 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// Returns the rank of the caller.
+    ///
+    /// # Examples
+    /// See [`Node::serve`].
     #[must_use]
     pub fn source(&self) -> u32 {
         self.to.rank
     }
 
     /// Returns the bytes of the request.
+    ///
+    /// # Examples
+    /// See [`Node::serve`].
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes
     }
 
     /// Returns the name of the call, to reply later.
+    ///
+    /// # Examples
+    /// See [`Node::serve`].
     pub fn reply_to(&self) -> ReplyTo {
         self.to
     }
@@ -76,18 +95,27 @@ pub struct ReceivedCall {
 
 impl ReceivedCall {
     /// Returns the rank of the caller.
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     #[must_use]
     pub fn source(&self) -> u32 {
         self.to.rank
     }
 
     /// Returns the bytes of the request.
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.message[CALL_HEAD_LEN..]
     }
 
     /// Returns the name of the call.
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     pub fn reply_to(&self) -> ReplyTo {
         self.to
     }
@@ -126,6 +154,9 @@ pub struct CallBuilder<'a> {
 
 impl CallBuilder<'_> {
     /// Ends the call with [`Error::TimedOut`] if it has no reply after `timeout`.
+    ///
+    /// # Examples
+    /// See [`Node::call`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -136,6 +167,9 @@ impl CallBuilder<'_> {
     /// # Errors
     /// [`Error::PeerGone`] when the server has ended; [`Error::TimedOut`], and a later reply is
     /// dropped; those of [`Node::send`].
+    ///
+    /// # Examples
+    /// See [`Node::call`].
     pub fn wait(self) -> Result<Reply, Error> {
         let timeout = self.timeout;
         let CallBuilder {
@@ -164,6 +198,9 @@ impl CallBuilder<'_> {
     ///
     /// # Errors
     /// Those of [`Node::send`].
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     pub fn begin(self) -> Result<Request, Error> {
         self.node.begin_call(self.to, self.bytes)
     }
@@ -215,6 +252,9 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::PortInUse`].
+    ///
+    /// # Examples
+    /// See [`Node::call`].
     pub fn serve(
         &mut self,
         port: u16,
@@ -231,6 +271,48 @@ impl Node {
             }
         };
         self.open_active(port, PortConfig::in_place(), on_message)
+    }
+
+    /// Receives requests to `port`, which was opened with [`Node::open`], and passes each to `handler`
+    /// with `state` until it breaks. The handler may use the node, and state that the program keeps.
+    ///
+    /// # Errors
+    /// As [`Node::recv`]; those of `handler`.
+    ///
+    /// # Examples
+    /// ```
+    /// use portolan::{Node, PortConfig, Target};
+    /// use std::ops::ControlFlow;
+    ///
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// let mut node = Node::join()?;
+    /// node.open(7, PortConfig::default())?;
+    /// let own = Target::new(node.rank(), 7);
+    /// let calls = [node.call(own, b"ahoy").begin()?, node.call(own, b"bye").begin()?];
+    /// let mut served = 0;
+    /// node.serve_with(7, &mut served, |served, node, call| {
+    ///     *served += 1;
+    ///     node.reply(call.reply_to(), 0, call.bytes().to_vec())?;
+    ///     Ok(if *served == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    /// })?;
+    /// assert_eq!(served, 2);
+    /// # for call in calls { node.wait(call)?; }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn serve_with<S, T>(
+        &mut self,
+        port: u16,
+        state: &mut S,
+        mut handler: impl FnMut(&mut S, &mut Node, ReceivedCall) -> Result<ControlFlow<T>, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            if let Some(call) = self.recv_call(port, None)?
+                && let ControlFlow::Break(value) = handler(state, self, call)?
+            {
+                return Ok(value);
+            }
+        }
     }
 
     /// Waits for the next request to `port`, which was opened with [`Node::open`], at most for
@@ -280,6 +362,9 @@ impl Node {
     ///
     /// # Errors
     /// Those of [`Node::send`].
+    ///
+    /// # Examples
+    /// See [`Node::recv_call`].
     pub fn reply(
         &mut self,
         to: ReplyTo,
@@ -298,6 +383,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As [`Node::reply`].
+    ///
+    /// # Examples
+    /// See [`Node::serve`].
     pub fn reply(
         &mut self,
         to: ReplyTo,

@@ -13,6 +13,19 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::System`] when the process has no free descriptors.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// use std::os::fd::AsRawFd;
+    /// let fd = node.event_fd()?.as_raw_fd(); // for epoll
+    /// if node.arm()? {
+    ///     // Wait until `fd` is readable.
+    /// }
+    /// node.disarm();
+    /// # Ok(()) }
+    /// ```
     pub fn event_fd(&mut self) -> Result<BorrowedFd<'_>, Error> {
         Ok(self.descriptor()?.as_fd())
     }
@@ -32,6 +45,9 @@ impl Node {
     /// [`Error::System`] when a system call fails. [`Error::NobodyLeft`] when every other process
     /// of a job of several has ended and all their messages were received: the descriptor would
     /// never become readable.
+    ///
+    /// # Examples
+    /// See [`Node::event_fd`].
     pub fn arm(&mut self) -> Result<bool, Error> {
         self.descriptor()?;
         // A message that the helper receives while the program sleeps would not wake it.
@@ -57,6 +73,16 @@ impl Node {
     /// Each loss is reported once, even if no operation needed the peer. Reported are every process
     /// of the job that `portolan run` started and that has ended, and peers that became unreachable
     /// while this process waited for them. A peer that returns and is lost again is reported again.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// while let Some(event) = node.next_peer_event() {
+    ///     println!("rank {}: {:?}", event.rank, event.kind);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn next_peer_event(&mut self) -> Option<PeerEvent> {
         let engine = &mut *self.engine.enter();
         engine.inner.check_owner().ok()?;
@@ -64,6 +90,9 @@ impl Node {
     }
 
     /// Reverts [`Node::arm`], and handles what is due: timers, notices of peers, messages.
+    ///
+    /// # Examples
+    /// See [`Node::event_fd`].
     pub fn disarm(&mut self) {
         let engine = &mut *self.engine.enter();
         if engine.inner.check_owner().is_err() {

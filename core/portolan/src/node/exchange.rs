@@ -4,7 +4,7 @@
 //!
 //! The blocks of the members are contiguous, in the order of the group. The forms with a `v` take
 //! the number of elements of each block. Algorithms are chosen by size and count (`plan`). The rules
-//! of [`crate::Node::barrier_of`] apply: all members make the same calls in the same order.
+//! of [`crate::Node::barrier`] apply: all members make the same calls in the same order.
 #![allow(
     unsafe_code,
     reason = "blocking calls pass their slices to operations; see `ops`"

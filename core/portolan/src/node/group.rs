@@ -31,6 +31,10 @@ const _: () = assert!(GROUP_MAX == u16::MAX / Members::PORTS);
 /// Smallest number of the groups that [`Group::split`] makes.
 pub(crate) const SPLIT_ID_MIN: u16 = 16_384;
 
+/// Shortest broadcast along a chain, in bytes: a few blocks for each member of a small group. All
+/// members pass the same length, and so come to the same result.
+const CHAIN_LEN_MIN: usize = 4 << 20;
+
 /// Number of the group of all processes of a job.
 const JOB_ID: u16 = 0;
 
@@ -43,6 +47,9 @@ pub struct Group {
 
 impl Group {
     /// Returns the group of all processes of the job, in the order of their ranks. Its number is 0.
+    ///
+    /// # Examples
+    /// See [`Group::split`].
     #[must_use]
     pub fn all(node: &Node) -> Group {
         node.all.clone()
@@ -62,6 +69,16 @@ impl Group {
     /// # Errors
     /// [`Error::NoSuchRank`]; [`Error::Setting`] when this process is not among them, a rank occurs
     /// twice, or the number is 0 or above 16,383.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let ranks: Vec<u32> = (0..node.size()).rev().collect();
+    /// let backwards = Group::new(&node, 5, &ranks)?;
+    /// assert_eq!(backwards.rank(), node.size() - 1 - node.rank());
+    /// # Ok(()) }
+    /// ```
     pub fn new(node: &Node, id: u16, ranks: &[u32]) -> Result<Group, Error> {
         Group::with_id(node, id, JOB_ID + 1, ranks)
     }
@@ -118,12 +135,18 @@ impl Group {
     }
 
     /// Returns the number of members.
+    ///
+    /// # Examples
+    /// See [`Group::new`].
     #[must_use]
     pub fn size(&self) -> u32 {
         u32::try_from(self.members.ranks().len()).unwrap_or(u32::MAX)
     }
 
     /// Returns this process's index in the group.
+    ///
+    /// # Examples
+    /// See [`Group::new`].
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.own
@@ -144,16 +167,21 @@ impl Node {
     /// # Errors
     /// [`Error::PeerGone`] for a process that the barrier needs, [`Error::CollectiveMismatch`] when
     /// another is in another operation, [`Error::GroupBusy`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// let mut node = portolan::Node::join()?;
+    /// node.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn barrier(&mut self) -> Result<(), Error> {
         let all = Group::all(self);
         self.barrier_of(&all)
     }
 
-    /// Waits until every member of `group` has called this.
-    ///
-    /// # Errors
-    /// As [`Node::barrier`].
-    pub fn barrier_of(&mut self, group: &Group) -> Result<(), Error> {
+    pub(super) fn barrier_of(&mut self, group: &Group) -> Result<(), Error> {
         let head = Head::new(CollectiveKind::Barrier, 0, 0);
         let task = self.engine.enter().begin_task(group, head)?;
         let result = self.perform_barrier(&task);
@@ -171,23 +199,31 @@ impl Node {
     }
 
     /// Copies `bytes` of process `root` to those of all other processes, which must have the same
-    /// length.
+    /// length. From 4 MiB on, more than two processes form a chain, in which each passes on blocks
+    /// while it receives further ones.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::GroupBusy`];
     /// [`Error::CollectiveMismatch`] when lengths or roots differ, or another process is in another
     /// operation. Unless the data use multicast, the root does not wait for all, and may get the
     /// error from its next call.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// let mut node = portolan::Node::join()?;
+    /// let mut word = if node.rank() == 0 { *b"ahoy" } else { [0; 4] };
+    /// node.broadcast(0, &mut word)?;
+    /// assert_eq!(&word, b"ahoy");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn broadcast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
         let all = Group::all(self);
         self.broadcast_of(&all, root, bytes)
     }
 
-    /// Copies `bytes` of member `root` to those of all other members of `group`.
-    ///
-    /// # Errors
-    /// As [`Node::broadcast`].
-    pub fn broadcast_of(
+    pub(super) fn broadcast_of(
         &mut self,
         group: &Group,
         root: u32,
@@ -197,6 +233,9 @@ impl Node {
         let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
         if self.engine.enter().may_be_announced(group, &head) {
             return self.broadcast_borrowed(group, root, bytes);
+        }
+        if bytes.len() >= CHAIN_LEN_MIN && group.size() > 2 {
+            return self.broadcast_by_chain(group, root, bytes);
         }
         let task = self.engine.enter().begin_task(group, head)?;
         let result = self.perform_broadcast(&task, root, bytes);

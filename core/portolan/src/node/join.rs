@@ -11,14 +11,13 @@ use crate::clock::Clock;
 use crate::engine::{Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, Launch, LaunchError, Space};
-use crate::links::{self, Links, Plan};
+use crate::links::{Links, Plan};
 use crate::liveness::Unstarted;
 use crate::seal::Auth;
 use crate::start::{new_core, own_address, random};
 use crate::table::Table;
-use portolan_link::{PortRange, ShmConfig};
+use portolan_link::ShmConfig;
 use portolan_proto::PeerId;
-use std::net::IpAddr;
 
 impl Node {
     /// Joins the job that this process was started in. Without a launcher, creates a job of one
@@ -27,6 +26,14 @@ impl Node {
     /// # Errors
     /// [`Error::Launch`] when the launcher has ended or has another version, [`Error::Link`] when a
     /// requested link cannot be opened, [`Error::Setting`] for an invalid setting.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> {
+    /// let mut node = Node::join()?;
+    /// println!("rank {} of {}", node.rank(), node.size());
+    /// # Ok(()) }
+    /// ```
     pub fn join() -> Result<Node, Error> {
         let mut launch = Launch::from_env()?;
         let joined = Node::join_by(&mut launch);
@@ -97,23 +104,6 @@ impl Node {
             is_closed: false,
             model,
         })
-    }
-}
-
-impl Node {
-    /// Returns the address of the interface for the job's network traffic on this host, which the
-    /// setting `interface` or the library has chosen; `None` for a job on one host.
-    #[must_use]
-    pub fn network_addr(&self) -> Option<IpAddr> {
-        self.engine.read().network_addr()
-    }
-
-    /// Returns the ports that sockets of the job may be bound to, by the setting `ports`. By
-    /// default the system chooses them.
-    #[must_use]
-    pub fn port_range(&self) -> PortRange {
-        // Checked when the node joined.
-        links::ports(&self.job).unwrap_or_default()
     }
 }
 

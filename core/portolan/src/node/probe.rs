@@ -123,6 +123,16 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::recv_from`], except for [`Error::Truncated`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send(own, b"ahoy")?;
+    /// assert_eq!(node.probe_from(own.rank(), 7)?.len, 4);
+    /// # node.recv(7, &mut [0; 4])?;
+    /// # Ok(()) }
+    /// ```
     pub fn probe_from(&mut self, source: u32, port: u16) -> Result<Received, Error> {
         self.await_waiting(port, Some(source), None).and_then(found)
     }
@@ -131,6 +141,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::probe`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let patience = std::time::Duration::from_millis(1);
+    /// assert_eq!(node.probe_timeout(7, patience)?, None);
+    /// # Ok(()) }
+    /// ```
     pub fn probe_timeout(
         &mut self,
         port: u16,
@@ -143,6 +162,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::probe_from`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let patience = std::time::Duration::from_millis(1);
+    /// assert_eq!(node.probe_from_timeout(own.rank(), 7, patience)?, None);
+    /// # Ok(()) }
+    /// ```
     pub fn probe_from_timeout(
         &mut self,
         source: u32,
@@ -157,6 +185,17 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::peek`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send_tagged(TagTarget::new(node.rank(), 5), b"ahoy")?;
+    /// let found = node.probe_tagged(TagMatch::any())?;
+    /// assert_eq!((found.tag, found.len), (5, 4));
+    /// # node.recv_tagged(TagMatch::any(), &mut [0; 4])?;
+    /// # Ok(()) }
+    /// ```
     pub fn probe_tagged(&mut self, which: TagMatch) -> Result<Envelope, Error> {
         self.await_waiting_tagged(which, None).and_then(found)
     }
@@ -165,6 +204,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::probe_tagged`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let patience = std::time::Duration::from_millis(1);
+    /// assert!(node.probe_tagged_timeout(TagMatch::any(), patience)?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn probe_tagged_timeout(
         &mut self,
         which: TagMatch,
@@ -206,6 +254,16 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::recv_vec`]; [`Error::NoSuchRank`], [`Error::PeerGone`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send(own, b"ahoy")?;
+    /// let bytes: Vec<u8> = node.recv_vec_from(own.rank(), 7)?;
+    /// assert_eq!(bytes, b"ahoy");
+    /// # Ok(()) }
+    /// ```
     pub fn recv_vec_from<T: Pod>(&mut self, source: u32, port: u16) -> Result<Vec<T>, Error> {
         let waiting = self.probe_from(source, port)?;
         let (elements, _) = self.recv_waiting(port, waiting)?;
@@ -216,6 +274,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::recv_vec`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let patience = std::time::Duration::from_millis(1);
+    /// assert!(node.recv_vec_timeout::<u8>(7, patience)?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn recv_vec_timeout<T: Pod>(
         &mut self,
         port: u16,

@@ -213,14 +213,7 @@ pub(super) fn head_of_len<T: Reducible>(
 }
 
 impl Node {
-    /// Combines the `values` of all members of `group`, element by element. Every member gets the
-    /// result in place. All must pass the same number of values and the same `op`.
-    ///
-    /// # Errors
-    /// [`Error::PeerGone`], [`Error::GroupBusy`]; [`Error::CollectiveMismatch`] when another member
-    /// passed another number or type of values, or is in another operation. The values are then
-    /// partial results. [`Error::Setting`] for bitwise operations on floating-point numbers.
-    pub fn allreduce_of<T: Reducible>(
+    pub(super) fn allreduce_of<T: Reducible>(
         &mut self,
         group: &Group,
         op: ReduceOp,
@@ -235,22 +228,32 @@ impl Node {
         self.reduce_in_steps(group, head, op, values, &steps)
     }
 
-    /// Combines the `values` of all processes of the job; see [`Node::allreduce_of`].
+    /// Combines the `values` of all processes of the job, element by element. Every process gets the
+    /// result in place. All must pass the same number of values and the same `op`.
     ///
     /// # Errors
-    /// As [`Node::allreduce_of`].
+    /// [`Error::PeerGone`], [`Error::GroupBusy`]; [`Error::CollectiveMismatch`] when another process
+    /// passed another number or type of values, or is in another operation. The values are then
+    /// partial results.
+    ///
+    /// # Examples
+    /// ```
+    /// use portolan::{Node, ReduceOp};
+    ///
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// let mut node = Node::join()?;
+    /// let mut sum = [1_u32];
+    /// node.allreduce(ReduceOp::Sum, &mut sum)?;
+    /// assert_eq!(sum[0], node.size());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn allreduce<T: Reducible>(&mut self, op: ReduceOp, values: &mut [T]) -> Result<(), Error> {
         let all = Group::all(self);
         self.allreduce_of(&all, op, values)
     }
 
-    /// Combines the `values` of all members of `group`, element by element. Member `root` gets the
-    /// result in place; at all other members they are partial results afterwards.
-    ///
-    /// # Errors
-    /// As [`Node::allreduce_of`]; [`Error::NoSuchRank`]. A member that is not the root does not
-    /// wait for all, and may get the error from its next call.
-    pub fn reduce_of<T: Reducible>(
+    pub(super) fn reduce_of<T: Reducible>(
         &mut self,
         group: &Group,
         root: u32,
@@ -281,10 +284,27 @@ impl Node {
         self.engine.enter().end_task(&task, result)
     }
 
-    /// Combines the `values` of all processes of the job at rank `root`; see [`Node::reduce_of`].
+    /// Combines the `values` of all processes of the job, element by element. Process `root` gets the
+    /// result in place; at all others they are partial results afterwards.
     ///
     /// # Errors
-    /// As [`Node::reduce_of`].
+    /// As [`Node::allreduce`]; [`Error::NoSuchRank`]. A process that is not the root does not wait
+    /// for all, and may get the error from its next call.
+    ///
+    /// # Examples
+    /// ```
+    /// use portolan::{Node, ReduceOp};
+    ///
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// let mut node = Node::join()?;
+    /// let mut highest = [node.rank()];
+    /// node.reduce(0, ReduceOp::Max, &mut highest)?;
+    /// if node.rank() == 0 {
+    ///     assert_eq!(highest[0], node.size() - 1);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reduce<T: Reducible>(
         &mut self,
         root: u32,

@@ -30,12 +30,36 @@ pub struct RemoteKey(u64);
 
 impl RemoteKey {
     /// Returns the key as eight bytes, to send to processes that use the region.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let bytes = key.to_bytes(); // to be sent to another process
+    /// assert_eq!(RemoteKey::from_bytes(bytes), key);
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_le_bytes()
     }
 
     /// Returns the key that [`RemoteKey::to_bytes`] was called on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let bytes = key.to_bytes(); // to be sent to another process
+    /// assert_eq!(RemoteKey::from_bytes(bytes), key);
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         RemoteKey(u64::from_le_bytes(bytes))
@@ -52,6 +76,9 @@ pub struct Registration {
 
 impl Registration {
     /// Returns the key by which other processes name it.
+    ///
+    /// # Examples
+    /// See [`Node::register`].
     #[must_use]
     pub fn key(&self) -> RemoteKey {
         self.key
@@ -70,6 +97,9 @@ pub struct RemoteTarget {
 
 impl RemoteTarget {
     /// Selects byte `offset` of the region `key` of process `rank`, on the low lane.
+    ///
+    /// # Examples
+    /// See [`Node::put`].
     #[must_use]
     pub fn new(rank: u32, key: RemoteKey, offset: u64) -> Self {
         RemoteTarget {
@@ -82,12 +112,27 @@ impl RemoteTarget {
     }
 
     /// Selects another lane.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let place = RemoteTarget::new(node.rank(), key, 8).lane(Lane::High);
+    /// node.put(place, b"ahoy")?;
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn lane(self, lane: Lane) -> Self {
         RemoteTarget { lane, ..self }
     }
 
     /// Requests a [`PutNotice`] with `word` at the target when a put is in place.
+    ///
+    /// # Examples
+    /// See [`Node::wait_notice`].
     #[must_use]
     pub fn notify(self, word: u64) -> Self {
         let imm = Some(word);
@@ -124,6 +169,17 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::RegionShared`] for shared memory with write access.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let access = Access { read: true, write: false };
+    /// let region = node.register(vec![7; 64], access)?;
+    /// let key = region.key(); // to be sent to other processes
+    /// let memory = node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn register(
         &mut self,
         memory: impl Into<Buffer>,
@@ -149,12 +205,18 @@ impl Node {
 
     /// Returns the current bytes of registered memory. They do not change before the next call:
     /// work left over from earlier calls waits until then.
+    ///
+    /// # Examples
+    /// See [`Node::put`].
     #[must_use]
     pub fn registered(&self, region: &Registration) -> &[u8] {
         self.engine.hold().inner.ops.bytes(region.op)
     }
 
     /// Returns the bytes for writing; an empty slice if the memory is shared.
+    ///
+    /// # Examples
+    /// See [`Node::put`].
     #[must_use]
     pub fn registered_mut(&mut self, region: &Registration) -> &mut [u8] {
         self.engine.hold_mut().inner.ops.bytes_mut(region.op)
@@ -162,6 +224,9 @@ impl Node {
 
     /// Deregisters a region and returns its memory. Operations on it, pending or later, fail with
     /// [`Error::RemoteRefused`].
+    ///
+    /// # Examples
+    /// See [`Node::register`].
     pub fn deregister(&mut self, region: Registration) -> Buffer {
         let engine = &mut *self.engine.enter();
         engine.inner.core.deregister(region.key.0);
@@ -175,31 +240,49 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::RemoteRefused`], [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// node.put(RemoteTarget::new(node.rank(), key, 8), b"ahoy")?;
+    /// assert_eq!(&node.registered(&region)[8..12], b"ahoy");
+    /// node.registered_mut(&region)[8] = b'A';
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn put(&mut self, to: RemoteTarget, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
-        let peer = engine.inner.check_rank(to.rank)?;
-        // SAFETY: `finish_borrowed` returns only when the operation is complete, and its guard detaches
-        // the memory if a handler panics; one that was not submitted is forgotten below.
-        let op = unsafe { engine.inner.ops.borrowed(OpKind::Remote(peer), bytes) };
-        engine.submit(to, op, Call::Put)?;
-        engine
-            .finish_borrowed(&mut self.waiter, op, &[peer])
-            .map(|_| ())
+        // SAFETY: `finish_remote` returns only when the operation is complete, and its guard detaches
+        // the memory if a handler panics.
+        let op = unsafe { engine.begin_put(to, bytes) }?;
+        engine.finish_remote(&mut self.waiter, op)
     }
 
     /// Gets `bytes.len()` bytes from the memory of another process.
     ///
     /// # Errors
     /// As [`Node::put`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let mut bytes = [9; 4];
+    /// node.get(RemoteTarget::new(node.rank(), key, 8), &mut bytes)?;
+    /// assert_eq!(bytes, [0; 4]);
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn get(&mut self, from: RemoteTarget, bytes: &mut [u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
-        let peer = engine.inner.check_rank(from.rank)?;
         // SAFETY: as in `put`; `bytes` is not used before the operation is complete.
-        let op = unsafe { engine.inner.ops.borrowed_mut(OpKind::Remote(peer), bytes) };
-        engine.submit(from, op, Call::Get)?;
-        engine
-            .finish_borrowed(&mut self.waiter, op, &[peer])
-            .map(|_| ())
+        let op = unsafe { engine.begin_get(from, bytes) }?;
+        engine.finish_remote(&mut self.waiter, op)
     }
 
     /// Starts a nonblocking put of `buffer`. The completion returns the buffer, and means that its
@@ -207,6 +290,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::put`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let request = node.iput(RemoteTarget::new(node.rank(), key, 8), vec![5; 4])?;
+    /// node.wait(request)?;
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn iput(&mut self, to: RemoteTarget, buffer: impl Into<Buffer>) -> Result<Request, Error> {
         let engine = &mut *self.engine.enter();
         let request = engine.inner.begin(to, buffer.into(), Call::Put);
@@ -218,6 +313,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::put`]; [`Error::BufferShared`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let request = node.iget(RemoteTarget::new(node.rank(), key, 8), vec![9; 4])?;
+    /// assert_eq!(&node.wait(request)?.buffer.unwrap()[..], [0; 4]);
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn iget(
         &mut self,
         from: RemoteTarget,
@@ -233,6 +340,20 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NobodyLeft`] when there is none, and every other process of a job of several has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// node.put(RemoteTarget::new(node.rank(), key, 0).notify(5), b"ahoy")?;
+    /// while let Some(notice) = node.next_notice()? {
+    ///     assert_eq!(notice.word, 5);
+    /// }
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn next_notice(&mut self) -> Result<Option<PutNotice>, Error> {
         let inner = &mut self.engine.enter().inner;
         match inner.pop_notice() {
@@ -245,6 +366,18 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NobodyLeft`] when there is none, and every other process of the job has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// node.put(RemoteTarget::new(node.rank(), key, 0).notify(5), b"ahoy")?;
+    /// assert_eq!(node.wait_notice()?.word, 5);
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn wait_notice(&mut self) -> Result<PutNotice, Error> {
         let engine = &mut *self.engine.enter();
         if !engine.inner.has_notices() {
@@ -261,6 +394,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::put`]; [`Error::Atomic`] for an invalid operation.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let place = RemoteTarget::new(node.rank(), key, 0);
+    /// node.atomic(place, AtomicOp::Sum, &[1_u64, 2])?; // two numbers
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn atomic<T: Number>(
         &mut self,
         at: RemoteTarget,
@@ -287,6 +432,19 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::atomic`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let (place, mut before) = (RemoteTarget::new(node.rank(), key, 0), [9_u64]);
+    /// node.fetch_atomic(place, AtomicOp::Sum, &[5], &mut before)?;
+    /// assert_eq!(before, [0]);
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn fetch_atomic<T: Number>(
         &mut self,
         at: RemoteTarget,
@@ -321,6 +479,19 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::atomic`]; [`Error::BufferShared`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let access = Access { read: true, write: true };
+    /// # let region = node.register(vec![0; 64], access)?; let key = region.key();
+    /// let (place, five) = (RemoteTarget::new(node.rank(), key, 0), 5_u64.to_ne_bytes());
+    /// let request = node.iatomic(place, AtomicOp::Sum, Datatype::U64, &five, None)?;
+    /// node.wait(request)?;
+    /// # node.deregister(region);
+    /// # Ok(()) }
+    /// ```
     pub fn iatomic(
         &mut self,
         at: RemoteTarget,
@@ -353,6 +524,42 @@ impl Engine {
         self.finish_borrowed(waiter, id, &[peer]).map(|_| ())
     }
 
+    /// Begins to put borrowed `bytes`.
+    ///
+    /// # Safety
+    /// As [`Ops::borrowed`](crate::ops::Ops::borrowed).
+    pub(super) unsafe fn begin_put(
+        &mut self,
+        to: RemoteTarget,
+        bytes: &[u8],
+    ) -> Result<OpId, Error> {
+        let peer = self.inner.check_rank(to.rank)?;
+        // SAFETY: required of the caller; one that is not submitted is forgotten.
+        let op = unsafe { self.inner.ops.borrowed(OpKind::Remote(peer), bytes) };
+        self.submit(to, op, Call::Put).map(|()| op)
+    }
+
+    /// Begins to get into borrowed `bytes`.
+    ///
+    /// # Safety
+    /// As [`Ops::borrowed_mut`](crate::ops::Ops::borrowed_mut).
+    pub(super) unsafe fn begin_get(
+        &mut self,
+        from: RemoteTarget,
+        bytes: &mut [u8],
+    ) -> Result<OpId, Error> {
+        let peer = self.inner.check_rank(from.rank)?;
+        // SAFETY: required of the caller; one that is not submitted is forgotten.
+        let op = unsafe { self.inner.ops.borrowed_mut(OpKind::Remote(peer), bytes) };
+        self.submit(from, op, Call::Get).map(|()| op)
+    }
+
+    fn finish_remote(&mut self, waiter: &mut Waiter, op: OpId) -> Result<(), Error> {
+        let about = self.inner.awaited_peer(op);
+        self.finish_borrowed(waiter, op, about.as_slice())
+            .map(|_| ())
+    }
+
     fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {
         let submitted = self.inner.submit(at, op, call);
         self.flush_if_wanted();
@@ -365,6 +572,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As [`Node::iput`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn iput(&mut self, to: RemoteTarget, buffer: impl Into<Buffer>) -> Result<Request, Error> {
         self.inner().begin(to, buffer.into(), Call::Put)
     }
@@ -374,6 +584,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As [`Node::iget`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn iget(
         &mut self,
         from: RemoteTarget,
@@ -386,6 +599,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As [`Node::iatomic`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn iatomic(
         &mut self,
         at: RemoteTarget,

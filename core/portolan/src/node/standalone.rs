@@ -38,6 +38,9 @@ pub struct Peer {
 
 impl Peer {
     /// Combines a rank with the number of peers that had it before, as in an event.
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     #[must_use]
     pub fn new(rank: u32, generation: u32) -> Peer {
         Peer { rank, generation }
@@ -46,18 +49,27 @@ impl Peer {
     /// Returns the rank by which this process addresses the peer. Another peer gets it at the
     /// earliest one second after this one has ended, and not before the program has taken the
     /// event of the end.
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     #[must_use]
     pub fn rank(self) -> u32 {
         self.rank
     }
 
     /// Returns the number of peers that had the same rank before.
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     #[must_use]
     pub fn generation(self) -> u32 {
         self.generation
     }
 
     /// Selects `port` of the peer.
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     #[must_use]
     pub fn port(self, port: u16) -> Target {
         Target::new(self.rank, port)
@@ -82,6 +94,9 @@ pub struct Connecting {
 
 impl PeerEvent {
     /// Returns the peer, for events of a standalone process.
+    ///
+    /// # Examples
+    /// See [`Node::next_peer_event`].
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer::new(self.rank, self.generation)
@@ -125,6 +140,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::standalone`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> {
+    /// let mut config = EndpointConfig::default();
+    /// config.encrypt = true;
+    /// let node = Node::standalone_with(&config)?;
+    /// # Ok(()) }
+    /// ```
     pub fn standalone_with(config: &EndpointConfig) -> Result<Node, Error> {
         check_env()?;
         barrier::register_ahead();
@@ -179,6 +203,9 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Address`] if the address cannot be used; [`Error::NotStandalone`].
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     pub fn listen(&mut self, address: &str, secret: &[u8]) -> Result<SocketAddr, Error> {
         let engine = &mut *self.engine.enter();
         engine.inner.check_owner()?;
@@ -203,6 +230,20 @@ impl Node {
     /// # Errors
     /// [`Error::NoServer`] after the timeout; [`Error::ServerRefused`] at once if the secrets, the
     /// settings `auth` or the versions differ; [`Error::Address`]; [`Error::NotStandalone`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; use std::time::Duration; fn main() -> Result<(), Error> {
+    /// # let (secret, patience) = (b"16 random bytes", Duration::from_secs(30));
+    /// # let mut server = Node::standalone()?;
+    /// let address = server.listen("127.0.0.1:0", secret)?.to_string();
+    /// let mut client = Node::standalone()?;
+    /// let peer: Peer = client.connect(&address, secret, patience)?;
+    /// assert_eq!(client.peer(peer.rank()), Some(peer));
+    /// assert_eq!(client.peers(), [peer]);
+    /// client.disconnect(peer)?;
+    /// # Ok(()) }
+    /// ```
     pub fn connect(
         &mut self,
         address: &str,
@@ -228,6 +269,22 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Address`]; [`Error::NotStandalone`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; use std::time::Duration; fn main() -> Result<(), Error> {
+    /// # let (secret, patience) = (b"16 random bytes", Duration::from_secs(30));
+    /// # let mut server = Node::standalone()?;
+    /// # let address = server.listen("127.0.0.1:0", secret)?.to_string();
+    /// # let mut client = Node::standalone()?;
+    /// let connecting = client.begin_connect(&address, secret, patience)?;
+    /// while !client.has_connected(&connecting) {
+    ///     client.progress()?;
+    /// }
+    /// let peer = client.end_connect(connecting)?;
+    /// # client.disconnect(peer)?;
+    /// # Ok(()) }
+    /// ```
     pub fn begin_connect(
         &mut self,
         address: &str,
@@ -251,6 +308,9 @@ impl Node {
 
     /// Tests whether an attempt to connect has ended. Calls that wait or make progress notice the
     /// end, and it makes [`Node::event_fd`] readable.
+    ///
+    /// # Examples
+    /// See [`Node::begin_connect`].
     #[must_use]
     pub fn has_connected(&self, connecting: &Connecting) -> bool {
         self.engine.read().inner.has_result(connecting.id)
@@ -260,6 +320,9 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::connect`].
+    ///
+    /// # Examples
+    /// See [`Node::begin_connect`].
     pub fn end_connect(&mut self, connecting: Connecting) -> Result<Peer, Error> {
         let engine = &mut *self.engine.enter();
         let Connecting {
@@ -298,6 +361,9 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NotStandalone`], [`Error::Forked`].
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     pub fn disconnect(&mut self, peer: Peer) -> Result<(), Error> {
         if self.peer(peer.rank) != Some(peer) {
             return match self.job.is_standalone() {
@@ -318,6 +384,9 @@ impl Node {
     }
 
     /// Returns the peer that has `rank` now, if there is one.
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     #[must_use]
     pub fn peer(&self, rank: u32) -> Option<Peer> {
         let engine = self.engine.read();
@@ -327,6 +396,9 @@ impl Node {
     }
 
     /// Returns the peers of this standalone process.
+    ///
+    /// # Examples
+    /// See [`Node::connect`].
     #[must_use]
     pub fn peers(&self) -> Vec<Peer> {
         let engine = self.engine.read();

@@ -31,6 +31,9 @@ pub struct TagTarget {
 
 impl TagTarget {
     /// Selects process `rank`, on the low lane, without immediate data.
+    ///
+    /// # Examples
+    /// See [`Node::recv_tagged`].
     #[must_use]
     pub fn new(rank: u32, tag: u64) -> Self {
         TagTarget {
@@ -42,19 +45,32 @@ impl TagTarget {
     }
 
     /// Selects another lane.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let to = TagTarget::new(node.rank(), 5).lane(Lane::High);
+    /// node.send_tagged(to, b"ahoy")?;
+    /// # node.recv_tagged(TagMatch::any(), &mut [0; 4])?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn lane(self, lane: Lane) -> Self {
         TagTarget { lane, ..self }
     }
 
     /// Adds immediate data.
+    ///
+    /// # Examples
+    /// See [`Node::recv_tagged`].
     #[must_use]
     pub fn imm(self, imm: u64) -> Self {
         let imm = Some(imm);
         TagTarget { imm, ..self }
     }
 
-    fn spec(&self) -> SendSpec {
+    pub(super) fn spec(&self) -> SendSpec {
         let match_bits = MatchBits {
             space: Space::Tagged,
             tag: self.tag,
@@ -81,6 +97,9 @@ pub struct TagMatch {
 
 impl TagMatch {
     /// Selects exactly `tag`, from any source.
+    ///
+    /// # Examples
+    /// See [`Node::recv_tagged`].
     #[must_use]
     pub fn new(tag: u64) -> Self {
         TagMatch {
@@ -91,18 +110,42 @@ impl TagMatch {
     }
 
     /// Selects any message.
+    ///
+    /// # Examples
+    /// See [`Node::recv_tagged`].
     #[must_use]
     pub fn any() -> Self {
         TagMatch::new(0).ignore(u64::MAX)
     }
 
     /// Ignores these bits of the tag.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// // All tags from 0x50 to 0x5f, from any process.
+    /// let which = TagMatch::new(0x50).ignore(0xf);
+    /// node.send_tagged(TagTarget::new(node.rank(), 0x57), b"ahoy")?;
+    /// assert_eq!(node.recv_tagged(which, &mut [0; 16])?.tag, 0x57);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn ignore(self, ignore: u64) -> Self {
         TagMatch { ignore, ..self }
     }
 
     /// Selects only messages from process `rank`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let which = TagMatch::new(5).source(node.rank());
+    /// node.send_tagged(TagTarget::new(node.rank(), 5), b"ahoy")?;
+    /// node.recv_tagged(which, &mut [0; 16])?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn source(self, rank: u32) -> Self {
         let source = Some(rank);
@@ -156,6 +199,9 @@ pub struct Claimed {
 
 impl Claimed {
     /// Returns the message's properties.
+    ///
+    /// # Examples
+    /// See [`Node::claim`].
     #[must_use]
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
@@ -168,6 +214,9 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::send`].
+    ///
+    /// # Examples
+    /// See [`Node::recv_tagged`].
     #[inline]
     pub fn send_tagged(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
         self.send_spec(to.rank, to.spec(), bytes)
@@ -177,6 +226,16 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.isend_tagged(TagTarget::new(node.rank(), 5), vec![1; 4])?;
+    /// # node.recv_tagged(TagMatch::any(), &mut [0; 4])?;
+    /// node.wait(request)?;
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn isend_tagged(
         &mut self,
@@ -195,6 +254,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.isend_tagged_copy(TagTarget::new(node.rank(), 5), b"ahoy")?;
+    /// # node.recv_tagged(TagMatch::any(), &mut [0; 4])?;
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn isend_tagged_copy(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
@@ -206,6 +274,16 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::BufferShared`], [`Error::NoSuchRank`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.post_recv_tagged(TagMatch::new(5), vec![0; 16])?;
+    /// node.send_tagged(TagTarget::new(node.rank(), 5), b"ahoy")?;
+    /// assert_eq!(node.wait(request)?.tag, 5);
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn post_recv_tagged(
         &mut self,
@@ -222,6 +300,17 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::TruncatedTagged`], [`Error::NoSuchRank`], [`Error::PeerGone`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send_tagged(TagTarget::new(node.rank(), 5).imm(9), b"ahoy")?;
+    /// let received = node.recv_tagged(TagMatch::new(5), &mut [0; 16])?;
+    /// assert_eq!((received.len, received.imm), (4, Some(9)));
+    /// assert!(node.peek(TagMatch::any())?.is_none());
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn recv_tagged(&mut self, which: TagMatch, bytes: &mut [u8]) -> Result<Envelope, Error> {
         let engine = &mut *self.engine.enter();
@@ -246,6 +335,16 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::recv_tagged`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let patience = std::time::Duration::from_millis(1);
+    /// let none = node.recv_tagged_timeout(TagMatch::new(5), &mut [0; 16], patience)?;
+    /// assert!(none.is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn recv_tagged_timeout(
         &mut self,
         which: TagMatch,
@@ -276,6 +375,16 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::send_timeout`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let patience = std::time::Duration::from_millis(1);
+    /// assert!(node.send_tagged_timeout(TagTarget::new(node.rank(), 5), b"ahoy", patience)?);
+    /// # node.recv_tagged(TagMatch::any(), &mut [0; 4])?;
+    /// # Ok(()) }
+    /// ```
     pub fn send_tagged_timeout(
         &mut self,
         to: TagTarget,
@@ -292,6 +401,9 @@ impl Node {
     /// [`Error::NoSuchRank`]; [`Error::UnexpectedMemoryFull`] when no such message can arrive before other
     /// messages are received; [`Error::PeerGone`] when its source has ended; [`Error::NobodyLeft`]
     /// when every other process of a job of several has ended.
+    ///
+    /// # Examples
+    /// See [`Node::recv_tagged`].
     pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
         let engine = &mut *self.engine.enter();
         let selector = engine.inner.selector(which)?;
@@ -303,6 +415,22 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::peek`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// node.send_tagged(TagTarget::new(node.rank(), 5), b"ahoy")?;
+    /// let claimed = loop {
+    ///     if let Some(claimed) = node.claim(TagMatch::new(5))? {
+    ///         break claimed;
+    ///     }
+    /// };
+    /// let bytes = vec![0; claimed.envelope().len];
+    /// let request = node.recv_claimed(claimed, bytes)?;
+    /// node.wait(request)?;
+    /// # Ok(()) }
+    /// ```
     pub fn claim(&mut self, which: TagMatch) -> Result<Option<Claimed>, Error> {
         let engine = &mut *self.engine.enter();
         let selector = engine.inner.selector(which)?;
@@ -318,6 +446,9 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::BufferShared`], [`Error::StaleRequest`] for a claim of another node.
+    ///
+    /// # Examples
+    /// See [`Node::claim`].
     pub fn recv_claimed(
         &mut self,
         claimed: Claimed,
@@ -337,6 +468,16 @@ impl Node {
     /// Cancels a posted receive, tagged or at a port without a handler, or a call without a reply.
     /// It completes with [`Error::Cancelled`]. Returns `false` for a send or a collective operation,
     /// or when a message has matched the receive, which then completes normally.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let request = node.post_recv(7, vec![0; 16])?;
+    /// assert!(node.cancel(request));
+    /// assert!(matches!(node.wait(request).unwrap_err().error(), Error::Cancelled));
+    /// # Ok(()) }
+    /// ```
     pub fn cancel(&mut self, request: Request) -> bool {
         let inner = &mut self.engine.enter().inner;
         let withdrawn = !inner.ops.is_handled(request.0)
@@ -423,6 +564,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As [`Context::send`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn send_tagged(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
         let inner = self.inner();
         let peer = inner.check_rank(to.rank)?;
@@ -433,6 +577,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As [`Context::send`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn isend_tagged(
         &mut self,
         to: TagTarget,
@@ -447,6 +594,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As [`Node::post_recv_tagged`].
+    ///
+    /// # Examples
+    /// See [`Context::isend`].
     pub fn post_recv_tagged(
         &mut self,
         which: TagMatch,

@@ -82,6 +82,15 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::recv_from`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let patience = std::time::Duration::from_millis(1);
+    /// assert_eq!(node.recv_from_timeout(own.rank(), 7, &mut [0; 16], patience)?, None);
+    /// # Ok(()) }
+    /// ```
     pub fn recv_from_timeout(
         &mut self,
         source: u32,
@@ -203,41 +212,6 @@ impl Node {
         if !engine.inner.ops.is_done(op) {
             let deadline = engine.inner.deadline(timeout);
             if !engine.await_until(&mut self.waiter, op, deadline) {
-                return Ok(None);
-            }
-        }
-        let done = engine.inner.ops.finish(op);
-        done.unwrap_or_else(|| Err(engine.inner.stale().into()))
-            .map(Some)
-    }
-
-    /// Waits for a non-blocking operation until `stop` returns true, which is called after each turn
-    /// and must depend on what handlers or other threads change. Returns `None` if the operation has
-    /// not ended by then. For interfaces with locks of their own.
-    ///
-    /// # Errors
-    /// As [`Node::wait`].
-    pub fn wait_or_stop(
-        &mut self,
-        request: Request,
-        stop: impl Fn() -> bool,
-    ) -> Result<Option<Completion>, Failed> {
-        let op = request.0;
-        let engine = &mut *self.engine.enter();
-        engine.inner.check_owner()?;
-        if engine.inner.ops.is_handled(op) {
-            return Err(Error::StaleRequest.into());
-        }
-        if !engine.inner.ops.is_done(op) {
-            let about = engine.inner.awaited_peer(op);
-            let awaited = Awaited::Op(op);
-            self.waiter
-                .until(engine, about.as_slice(), awaited, |inner| {
-                    inner.has_ended(op) || stop()
-                });
-            engine.advance_background();
-            if !engine.inner.ops.is_done(op) {
-                engine.on_empty_poll(op);
                 return Ok(None);
             }
         }

@@ -30,7 +30,7 @@ impl Node {
     /// processes call this, as any collective operation; each chooses its own length.
     ///
     /// # Errors
-    /// As [`Node::allreduce_of`]; [`Error::NoMemory`].
+    /// As [`Node::allreduce`]; [`Error::NoMemory`].
     ///
     /// # Examples
     /// ```
@@ -57,11 +57,7 @@ impl Node {
         self.window_of(&all, len)
     }
 
-    /// Registers `len` zeroed elements at each member of `group`, like [`Node::window`].
-    ///
-    /// # Errors
-    /// As [`Node::window`].
-    pub fn window_of<T: Pod + fmt::Debug + Send + Sync>(
+    pub(super) fn window_of<T: Pod + fmt::Debug + Send + Sync>(
         &mut self,
         group: &Group,
         len: usize,
@@ -96,6 +92,17 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::atomic`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// let place = window.target(0, 3)?;
+    /// let before = node.fetch_add(place, 5_u64)?;
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     pub fn fetch_add<T: Number>(&mut self, at: RemoteTarget, value: T) -> Result<T, Error> {
         let mut before = [T::ZERO];
         self.fetch_atomic(at, AtomicOp::Sum, &[value], &mut before)?;
@@ -107,6 +114,17 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::atomic`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// let place = window.target(0, 3)?;
+    /// let before = node.compare_swap(place, 0_u64, 5)?;
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     pub fn compare_swap<T: Number>(
         &mut self,
         at: RemoteTarget,
@@ -121,12 +139,32 @@ impl Node {
 
 impl<T: Pod> Window<T> {
     /// Returns the group of the window.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// assert_eq!(window.group().size(), node.size());
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.group
     }
 
     /// Returns the number of elements of `member`; 0 if there is no such member.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// assert_eq!(window.len_of(0), 4);
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn len_of(&self, member: u32) -> u64 {
         self.lens.get(member as usize).copied().unwrap_or(0)
@@ -136,6 +174,17 @@ impl<T: Pod> Window<T> {
     ///
     /// # Errors
     /// [`Error::NoSuchMember`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// let place = window.target(0, 3)?.notify(5);
+    /// node.put(place, &7_u64.to_ne_bytes())?;
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     pub fn target(&self, member: u32, index: u64) -> Result<RemoteTarget, Error> {
         let Some(key) = self.keys.get(member as usize) else {
             let size = self.group.size();
@@ -149,6 +198,19 @@ impl<T: Pod> Window<T> {
     ///
     /// # Errors
     /// As [`Node::put`]; [`Error::NoSuchMember`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// window.put(&mut node, 0, 2, &[7, 8])?;
+    /// let mut back = [0; 2];
+    /// window.get(&mut node, 0, 2, &mut back)?;
+    /// assert_eq!(back, [7, 8]);
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     pub fn put(
         &self,
         node: &mut Node,
@@ -164,6 +226,9 @@ impl<T: Pod> Window<T> {
     ///
     /// # Errors
     /// As [`Node::get`]; [`Error::NoSuchMember`].
+    ///
+    /// # Examples
+    /// See [`Window::put`].
     pub fn get(
         &self,
         node: &mut Node,
@@ -176,12 +241,26 @@ impl<T: Pod> Window<T> {
     }
 
     /// Returns the own elements. They do not change before the next call of the library.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// window.local_mut(&mut node)[1] = 9;
+    /// assert_eq!(window.local(&node)[1], 9);
+    /// let memory: Vec<u64> = window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn local<'a>(&self, node: &'a Node) -> &'a [T] {
         bytemuck::cast_slice(node.registered(&self.registration))
     }
 
     /// Returns the own elements for writing.
+    ///
+    /// # Examples
+    /// See [`Window::local`].
     #[must_use]
     pub fn local_mut<'a>(&self, node: &'a mut Node) -> &'a mut [T] {
         bytemuck::cast_slice_mut(node.registered_mut(&self.registration))
@@ -191,7 +270,10 @@ impl<T: Pod> Window<T> {
     /// members on the window have then ended.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]. The memory is then lost with the window.
+    /// As [`Node::barrier`]. The memory is then lost with the window.
+    ///
+    /// # Examples
+    /// See [`Window::local`].
     pub fn free(self, node: &mut Node) -> Result<Vec<T>, Error> {
         let all_done = node.barrier_of(&self.group);
         let memory = node.deregister(self.registration);
@@ -205,6 +287,16 @@ impl<T: Pod + Number> Window<T> {
     ///
     /// # Errors
     /// As [`Node::atomic`]; [`Error::NoSuchMember`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// let before = window.fetch_add(&mut node, 0, 3, 5)?;
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     pub fn fetch_add(
         &self,
         node: &mut Node,
@@ -220,6 +312,16 @@ impl<T: Pod + Number> Window<T> {
     ///
     /// # Errors
     /// As [`Node::atomic`]; [`Error::NoSuchMember`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let window = node.window::<u64>(4)?;
+    /// let before = window.compare_swap(&mut node, 0, 3, 0, 5)?;
+    /// # window.free(&mut node)?;
+    /// # Ok(()) }
+    /// ```
     pub fn compare_swap(
         &self,
         node: &mut Node,

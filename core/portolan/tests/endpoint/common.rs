@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Endpoints of one process, which are polled in turn.
 
-use portolan::{
-    Cookie, Endpoint, EndpointConfig, PathChoice, PeerIndex, RawCompletion, RawPiece, RawRecv,
-    RawSend, RawSpace, Sent,
+use portolan::binding::{
+    Cookie, Endpoint, PeerIndex, RawCompletion, RawPiece, RawRecv, RawSend, RawSpace, Sent,
 };
+use portolan::{EndpointConfig, PathChoice};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a loaded machine; reached only by a failure.

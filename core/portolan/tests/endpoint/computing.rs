@@ -3,7 +3,8 @@
 //! messages can wait.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, pump, shm, udp};
-use portolan::{Endpoint, EndpointConfig, PathChoice, RawSend};
+use portolan::binding::{Endpoint, RawSend};
+use portolan::{EndpointConfig, PathChoice};
 use std::thread;
 use std::time::{Duration, Instant};
 

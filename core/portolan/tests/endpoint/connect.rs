@@ -2,7 +2,7 @@
 //! Insertion, discovery and removal of peers.
 
 use crate::common::{ANY, PLAIN, Side, bytes, pump, shm, udp};
-use portolan::{Endpoint, EndpointAddress, SubmitError};
+use portolan::binding::{Endpoint, EndpointAddress, SubmitError};
 
 /// One side inserts the other one, which discovers it by its first message and answers.
 fn unknown_peer_is_answered(open: fn() -> Endpoint, link: &str) {
@@ -99,7 +99,10 @@ fn wrong_token_is_ignored() {
             failed.or(by_b.then_some(true))
         });
         assert!(refused);
-        assert!(b.end.address_of(portolan::PeerIndex(0)).is_none(), "nobody");
+        assert!(
+            b.end.address_of(portolan::binding::PeerIndex(0)).is_none(),
+            "nobody"
+        );
     }
 }
 

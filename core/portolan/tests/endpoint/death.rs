@@ -2,7 +2,8 @@
 //! Endpoints in separate processes, one of which is stopped or killed.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, hex, pump, shm, udp, unhex};
-use portolan::{Cause, Endpoint, EndpointAddress, PeerIndex, RawError};
+use portolan::Cause;
+use portolan::binding::{Endpoint, EndpointAddress, PeerIndex, RawError};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};

@@ -2,7 +2,8 @@
 //! Endpoints on two hosts, which are network namespaces on one Ethernet.
 
 use crate::common::{ANY, PLAIN, Side, bytes, hex, pump, unhex};
-use portolan::{Endpoint, EndpointAddress, EndpointConfig, PathChoice};
+use portolan::binding::{Endpoint, EndpointAddress};
+use portolan::{EndpointConfig, PathChoice};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{self, Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -2,7 +2,7 @@
 //! Messages of endpoints: lengths, pieces, order, buffers for many messages, cancellation.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, piece, pump, shm, tagged, to_tag, udp};
-use portolan::{
+use portolan::binding::{
     Cookie, Endpoint, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, Sent, SubmitError,
 };
 

@@ -6,7 +6,8 @@
 
 use crate::common::{ANY, PLAIN, Side, bytes, piece};
 use crate::lab::{Lab, ROLE, introduce, open, print_line, read_line_after};
-use portolan::{Cookie, PathChoice, PeerIndex, RawAccess, RawKind, RawPiece, RawRemote, RawSend};
+use portolan::PathChoice;
+use portolan::binding::{Cookie, PeerIndex, RawAccess, RawKind, RawPiece, RawRemote, RawSend};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 

@@ -2,10 +2,11 @@
 //! Memory of one endpoint that other endpoints use.
 
 use crate::common::{ANY, PLAIN, Side, bytes, piece, pump, shm, udp};
-use portolan::{
-    AtomicOp, Cookie, Datatype, Endpoint, Error, PeerIndex, RawAccess, RawAtomic, RawError,
-    RawKind, RawPiece, RawRemote, RemoteFault, SubmitError,
+use portolan::binding::{
+    Cookie, Endpoint, PeerIndex, RawAccess, RawAtomic, RawError, RawKind, RawPiece, RawRemote,
+    SubmitError,
 };
+use portolan::{AtomicOp, Datatype, Error, RemoteFault};
 
 const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
 const BOTH: RawAccess = RawAccess {

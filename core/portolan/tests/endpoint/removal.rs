@@ -2,7 +2,7 @@
 //! Peers that are removed right after a send to them.
 
 use crate::common::{ANY, PATIENCE, PLAIN, Side, bytes, from, pump, shm, udp};
-use portolan::{Endpoint, EndpointAddress, PeerIndex, RawError, SubmitError};
+use portolan::binding::{Endpoint, EndpointAddress, PeerIndex, RawError, SubmitError};
 use std::process::Command;
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 //! Endpoints that sleep and are woken.
 
 use crate::common::{ANY, PATIENCE, PLAIN, Side, pump, shm, udp};
-use portolan::{Endpoint, Idle};
+use portolan::binding::{Endpoint, Idle};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -286,9 +286,9 @@ static void together(void) {
     unsigned char *much = malloc(MUCH_LEN);
     CHECK(much != NULL);
     fill(much, MUCH_LEN, rank == size - 1 ? 5 : 99);
-    OK(portolan_cast(node, NULL, size - 1, much, MUCH_LEN));
+    OK(portolan_broadcast(node, NULL, size - 1, much, MUCH_LEN));
     expect(much, MUCH_LEN, 5);
-    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank", portolan_cast(node, NULL, size, much, MUCH_LEN));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank", portolan_broadcast(node, NULL, size, much, MUCH_LEN));
     free(much);
     OK(portolan_barrier(node, NULL));
 }

@@ -205,8 +205,7 @@ static int barrier(void) { return portolan_barrier(node, NULL); }
 static int broadcast(void) { return portolan_broadcast(node, NULL, OTHER, bytes, SHORT); }
 /* The root does not wait for short broadcasts. */
 static int broadcast_root(void) { return portolan_broadcast(node, NULL, 0, bytes, LARGE); }
-static int cast(void) { return portolan_cast(node, NULL, OTHER, bytes, LARGE); }
-static int cast_root(void) { return portolan_cast(node, NULL, 0, bytes, LARGE); }
+static int broadcast_long(void) { return portolan_broadcast(node, NULL, OTHER, bytes, LARGE); }
 static int allreduce(void) {
     return portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_INT64, bytes, 4);
 }
@@ -323,8 +322,7 @@ static const struct call {
     {"barrier", barrier, GONE},
     {"broadcast", broadcast, GONE},
     {"broadcast root", broadcast_root, GONE},
-    {"cast", cast, GONE},
-    {"cast root", cast_root, GONE},
+    {"broadcast long", broadcast_long, GONE},
     {"allreduce", allreduce, GONE},
     {"reduce", reduce, GONE},
     {"ibarrier", ibarrier, GONE},

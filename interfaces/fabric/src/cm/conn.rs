@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
-use portolan::EndpointAddress;
+use portolan::binding::EndpointAddress;
 
 use crate::wake::Wake;
 

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use portolan::EndpointAddress;
+use portolan::binding::EndpointAddress;
 use portolan_sys::epoll::Epoll;
 use portolan_sys::fork::Owner;
 use portolan_wire::ConnectionKind;

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::ptr::null_mut;
 
 use parking_lot::Mutex;
-use portolan::EndpointAddress;
+use portolan::binding::EndpointAddress;
 use portolan_sys::fork::Owner;
 use portolan_wire::{ConnectionKind, ENDPOINT_ID_LEN};
 

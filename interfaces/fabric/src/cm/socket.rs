@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use portolan::PortRange;
+use portolan::binding::PortRange;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -84,7 +84,7 @@ pub(crate) fn open_to(to: &SocketAddr) -> io::Result<OwnedFd> {
 }
 
 fn ports() -> io::Result<PortRange> {
-    portolan::port_range().map_err(|error| {
+    portolan::binding::port_range().map_err(|error| {
         log::error!("connection manager: {error}");
         io::Error::from_raw_os_error(libc::EINVAL)
     })

@@ -4,7 +4,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-use portolan::{AtomicOp, Datatype, RawAtomic, RawRemote};
+use portolan::binding::{RawAtomic, RawRemote};
+use portolan::{AtomicOp, Datatype};
 
 use super::pieces::{Pieces, gather, total_len};
 use super::with;

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use portolan::{RawPiece, RawRecv, RawSend, RawSpace};
+use portolan::binding::{RawPiece, RawRecv, RawSend, RawSpace};
 
 use super::pieces::{Buffer, Memory, gather, total_len};
 use super::{peek, with};

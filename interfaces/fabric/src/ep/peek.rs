@@ -2,7 +2,7 @@
 //! Peeking at unexpected messages, claiming them (removing them from matching), and receiving
 //! claimed messages.
 
-use portolan::{RawEnvelope, RawPiece, RawRecv};
+use portolan::binding::{RawEnvelope, RawPiece, RawRecv};
 
 use super::message::Incoming;
 use crate::abi::*;

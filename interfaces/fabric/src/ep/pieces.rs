@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use libc::iovec;
-use portolan::RawPiece;
+use portolan::binding::RawPiece;
 
 use crate::abi::Ioc;
 use crate::errno::Errno;

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use libc::iovec;
-use portolan::{RawPiece, RawRemote};
+use portolan::binding::{RawPiece, RawRemote};
 
 use super::pieces::{Buffer, List, Memory, Pieces, gather, total_len};
 use super::{data_of, with};

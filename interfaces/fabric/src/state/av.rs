@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The addresses of an address vector, by index.
 
-use portolan::EndpointAddress;
+use portolan::binding::EndpointAddress;
 use slab::Slab;
 
 /// An address vector. Indices are assigned in the order of insertion as long as none is freed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivery of an endpoint's completions to queues and counters.
 
-use portolan::{RawCompletion, RawError, RawKind};
+use portolan::binding::{RawCompletion, RawError, RawKind};
 use slab::Slab;
 
 use super::cntr::Cntr;

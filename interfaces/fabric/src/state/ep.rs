@@ -10,7 +10,8 @@ mod submit;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use portolan::{Endpoint, EndpointAddress, Error, Idle, PeerIndex, RawCompletion, RawError};
+use portolan::Error;
+use portolan::binding::{Endpoint, EndpointAddress, Idle, PeerIndex, RawCompletion, RawError};
 
 use self::claims::Claimed;
 use super::link::Link;

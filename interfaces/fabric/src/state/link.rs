@@ -6,7 +6,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portolan::{Endpoint, EndpointAddress, PeerIndex};
+use portolan::binding::{Endpoint, EndpointAddress, PeerIndex};
 
 use crate::cm::{Conn, Fidptr, Manager, Request, Stage, socket};
 use crate::errno::Errno;
@@ -293,7 +293,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::ptr::null_mut;
 
-    use portolan::{Cookie, EndpointConfig, RawPiece, RawSend, RawSpace, Sent};
+    use portolan::EndpointConfig;
+    use portolan::binding::{Cookie, RawPiece, RawSend, RawSpace, Sent};
     use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionKind};
 
     use super::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A memory region.
 
-use portolan::{RawAccess, RawPiece};
+use portolan::binding::{RawAccess, RawPiece};
 
 /// A region, registered with every endpoint of its domain.
 pub(crate) struct Mr {

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use portolan::Cookie;
+use portolan::binding::Cookie;
 
 use super::queue::Entry;
 use crate::abi::COMPLETION;

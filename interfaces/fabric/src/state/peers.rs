@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The peers of an endpoint, by index in its address vector and by the engine's number.
 
-use portolan::{Cause, EndpointAddress, PeerIndex, RawError};
+use portolan::Cause;
+use portolan::binding::{EndpointAddress, PeerIndex, RawError};
 
 use crate::abi::ADDR_NOTAVAIL;
 use crate::errno::{self, Errno};

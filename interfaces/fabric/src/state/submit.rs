@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "passes memory of the application to the engine")]
 
-use portolan::{RawEnvelope, RawPiece, RawSend, Sent};
+use portolan::binding::{RawEnvelope, RawPiece, RawSend, Sent};
 
 use super::State;
 use super::op::Op;

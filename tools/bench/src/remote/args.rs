@@ -72,7 +72,7 @@ impl RemoteArgs {
         if let Some(port) = self.port {
             return Ok(port);
         }
-        Ok(portolan::port_range()?.nth(0).unwrap_or(PORT))
+        Ok(portolan::binding::port_range()?.nth(0).unwrap_or(PORT))
     }
 
     /// Returns the configured token, if any.

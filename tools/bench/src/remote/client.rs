@@ -190,7 +190,7 @@ fn reachable(host: &str, port: u16) -> Result<SocketAddr, RemoteError> {
     })?;
     let mut last = io::ErrorKind::NotFound.into();
     for address in addresses {
-        match net::connect_within(address, portolan::port_range()?, LINE_TIMEOUT) {
+        match net::connect_within(address, portolan::binding::port_range()?, LINE_TIMEOUT) {
             Ok(_) => return Ok(address),
             Err(error) => last = error,
         }
@@ -221,7 +221,7 @@ fn call(
     token: &str,
     request: &Request,
 ) -> Result<(TcpStream, Reply), RemoteError> {
-    let stream = net::connect_within(addr, portolan::port_range()?, LINE_TIMEOUT);
+    let stream = net::connect_within(addr, portolan::binding::port_range()?, LINE_TIMEOUT);
     let stream = stream.map_err(|cause| unreachable(host, addr.port(), cause))?;
     let to_foreign = |cause| foreign(host, addr, cause);
     host::keep_alive(&stream).map_err(to_foreign)?;

@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::fault::Fault;
 use crate::member::{CONTROL, Inbox, Signals, WATCH};
 use crate::wait::wait_for_event;
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Lane, Node, Request, Target};
 use portolan_multicast::{
     self as multicast, Codec, Header, Keys, OVERHEAD_LEN, Run, Socket, Terms,

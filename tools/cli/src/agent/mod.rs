@@ -16,7 +16,7 @@ use crate::{ambient, orphans, program};
 use anyhow::{Context, Result, bail};
 use nix::poll::PollFlags;
 use nix::sys::signal::Signal;
-use portolan::launch::wire::{ProcessState, ToProcess, VERSION, Waits};
+use portolan::binding::launch::wire::{ProcessState, ToProcess, VERSION, Waits};
 use rank::Rank;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};

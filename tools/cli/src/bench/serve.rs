@@ -172,7 +172,7 @@ fn rebuild_start(start: &Start, rank: &ServedRank) -> Result<Start> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portolan::launch::PathChoice;
+    use portolan::binding::launch::PathChoice;
     use portolan_bench::Path;
 
     fn rank() -> ServedRank {

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use args::CompressArg;
 use choice::Choice;
-use portolan::settings;
+use portolan::binding::settings;
 use portolan_cast::{Compression, Form, Source, Spec, Target};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -307,7 +307,7 @@ fn options(args: &Args, places: &[Host], spec: &Spec, words: &[&str]) -> Result<
     }
     let words = words.iter().map(|&word| word.into()).collect();
     let rank_count = u32::try_from(places.len())?;
-    portolan::check_settings(&settings, &environment, rank_count)
+    portolan::binding::check_settings(&settings, &environment, rank_count)
         .map_err(|error| UserError::new(error.to_string()))?;
     Ok(Options {
         rank_count,

@@ -106,7 +106,7 @@ pub(super) fn limits() -> Limits {
         descriptors_max: descriptors.and_then(|(_, hard)| finite(hard)),
         receive_buffer_len_max: number("/proc/sys/net/core/rmem_max"),
         send_buffer_len_max: number("/proc/sys/net/core/wmem_max"),
-        unexpected_memory_len: portolan::unexpected_memory(Some(1))
+        unexpected_memory_len: portolan::binding::unexpected_memory(Some(1))
             .ok()
             .map(|memory| memory.len),
     }

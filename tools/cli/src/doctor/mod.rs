@@ -161,7 +161,7 @@ impl Report {
 
 /// Returns the reason if settings of this environment exclude streams.
 fn stream_exclusion() -> Option<Finding> {
-    let excluder = portolan::settings::stream_excluder(|setting| setting.from_env())?;
+    let excluder = portolan::binding::settings::stream_excluder(|setting| setting.from_env())?;
     Some(Finding {
         works: false,
         why_not: Some(format!("excluded by {}", excluder.variable)),

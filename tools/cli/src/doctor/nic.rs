@@ -175,6 +175,6 @@ fn open_udp(addresses: &[IpAddr]) -> (Finding, usize) {
 
 fn open_packet(name: &str) -> Result<Packet, LinkError> {
     let mut config = PacketConfig::new(InterfaceRef::Name(name.to_owned()), ENDPOINT);
-    config.broker = lease::broker_address(portolan::settings::BROKER.from_env());
+    config.broker = lease::broker_address(portolan::binding::settings::BROKER.from_env());
     Packet::open(&config)
 }

@@ -21,7 +21,7 @@ use anyhow::Result;
 use component::{Transport, Via};
 use find::{Mpi, Wanted};
 use plan::Plan;
-use portolan::settings;
+use portolan::binding::settings;
 use portolan_profile::{BadRequest, Request, VARIABLE};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;

@@ -7,8 +7,8 @@ use crate::error::{UserError, user_error};
 use crate::lab::{HOSTS_MAX, Kind, Lab, TemporaryLab};
 use anyhow::Result;
 use clap::ValueEnum;
-use portolan::launch::{FD_VARIABLE, PathChoice};
-use portolan::{model, settings};
+use portolan::binding::launch::{FD_VARIABLE, PathChoice};
+use portolan::binding::{model, settings};
 use portolan_bench::parse_seconds;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -243,7 +243,7 @@ pub(crate) fn check_settings(
     environment: &BTreeMap<String, String>,
     size: u32,
 ) -> Result<()> {
-    let checked = portolan::check_settings(options, environment, size);
+    let checked = portolan::binding::check_settings(options, environment, size);
     Ok(checked.map_err(|error| UserError::new(error.to_string()))?)
 }
 

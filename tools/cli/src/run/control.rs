@@ -9,8 +9,8 @@
 use super::explanation::Explanation;
 use super::wire::{self, End, Order};
 use crate::output::WriteError;
-use portolan::launch::EndedRank;
-use portolan::launch::wire::Waits;
+use portolan::binding::launch::EndedRank;
+use portolan::binding::launch::wire::Waits;
 use portolan_sys::shortage::Shortage;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};

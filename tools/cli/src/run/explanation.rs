@@ -3,7 +3,7 @@
 //!
 //! Invariant: every rank that received the request has one line, with or without an answer.
 
-use portolan::launch::wire::Waits;
+use portolan::binding::launch::wire::Waits;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

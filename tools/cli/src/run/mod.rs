@@ -30,7 +30,7 @@ pub(crate) use control::{Failure, OnFailure};
 pub(crate) use failed_hosts::FailedHosts;
 use hosts::{Host, MapBy};
 use nix::poll::PollFlags;
-use portolan::launch::wire::{InquiryReply, VERSION};
+use portolan::binding::launch::wire::{InquiryReply, VERSION};
 use printer::Printer;
 use rand::TryRngCore;
 pub(crate) use remote::RemoteProgram;

@@ -2,8 +2,8 @@
 //! Messages between `run` and its agents: JSON, one message per line, over the agent's standard
 //! input and output. The job's secret is sent only this way.
 
-use portolan::launch::wire::{InquiryReply, ProcessState, Waits};
-use portolan::launch::{EndedRank, PathChoice};
+use portolan::binding::launch::wire::{InquiryReply, ProcessState, Waits};
+use portolan::binding::launch::{EndedRank, PathChoice};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(crate) enum Order {
 /// The processes that an agent is to start.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Start {
-    /// [`portolan::launch::wire::VERSION`] of `run`.
+    /// [`portolan::binding::launch::wire::VERSION`] of `run`.
     pub(crate) version: u32,
     #[serde(with = "hex::serde")]
     pub(crate) job_id: [u8; 16],
@@ -87,7 +87,7 @@ pub(crate) struct Workload {
 pub(crate) enum Report {
     /// The agent runs.
     Hello {
-        /// [`portolan::launch::wire::VERSION`] of the agent.
+        /// [`portolan::binding::launch::wire::VERSION`] of the agent.
         version: u32,
     },
     /// The program cannot be started; the message is for the user. The agent ends.

@@ -8,7 +8,7 @@
 
 use super::fit::{Row, nonnegative, signed};
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Variant, fitted_lens};
-use portolan::model::{Far, Load, PathModel, Protocol, Stage, Stages};
+use portolan::binding::model::{Far, Load, PathModel, Protocol, Stage, Stages};
 use portolan_bench::Path;
 
 /// Bytes of a datagram that are headers: of the frame and of a fragment.

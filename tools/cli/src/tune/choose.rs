@@ -7,7 +7,7 @@
 use super::points::{
     CALL_LENS, EAGER_LEN, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
 };
-use portolan::model::{Choices, Load, LonePieces, Model, PathModel, Protocol};
+use portolan::binding::model::{Choices, Load, LonePieces, Model, PathModel, Protocol};
 use portolan_bench::Path;
 
 /// Smallest relative gain of a change; a smaller one is noise, and the plain variant is kept.

@@ -7,6 +7,7 @@
 
 use super::points::{Kind, Points, Task, quantile, tasks};
 use anyhow::{Context, Result, ensure};
+use portolan::binding::Plumbing as _;
 use portolan::{Node, PortConfig, Target};
 use portolan_bench::{Path, pin};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan tune`: measures this machine's paths, fits the pipeline model of [`portolan::model`],
+//! `portolan tune`: measures this machine's paths, fits the pipeline model of [`portolan::binding::model`],
 //! stores it, and reports its accuracy.
 //!
 //! One job of two ranks per path measures everything, round after round (`measure`), so that
@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use measure::Order;
 use points::Points;
-use portolan::model::{self, Host, Model, SCHEMA};
+use portolan::binding::model::{self, Host, Model, SCHEMA};
 use portolan_bench::{Job, LabOrder, Launcher, Path, Site, SiteKind, parse_seconds, pick_cores};
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measurements of a path: the tasks of a round, and their times.
 
-use portolan::model::{Choices, LonePieces};
+use portolan::binding::model::{Choices, LonePieces};
 use portolan_bench::Path;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 
 use super::choose::best_pieces;
 use super::points::{CALL_LENS, Kind, Points, Task, Variant, is_fitted};
-use portolan::model::{Load, Model, PathModel, Protocol};
+use portolan::binding::model::{Load, Model, PathModel, Protocol};
 use portolan_bench::{Path, SiteKind};
 use serde::Serialize;
 use std::path::PathBuf;

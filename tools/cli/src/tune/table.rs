@@ -3,7 +3,7 @@
 
 use super::points::{Kind, Variant};
 use super::report::{ErrorSummary, PiecesRow, Report};
-use portolan::model::{PathModel, Stage};
+use portolan::binding::model::{PathModel, Stage};
 use portolan_bench::SiteKind;
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@
 use super::build::path_model;
 use super::choose::choices;
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Task, Variant, tasks};
-use portolan::model::{
+use portolan::binding::model::{
     Choices, Far, Host, Load, Model, PathModel, Protocol, SCHEMA, Stage, Stages,
 };
 use portolan_bench::Path;

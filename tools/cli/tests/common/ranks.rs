@@ -130,7 +130,7 @@ pub(crate) fn alone(module: &str, role: &str) -> Command {
     command.args(as_rank_args(module));
     command
         .env(ROLE, role)
-        .env_remove(portolan::launch::FD_VARIABLE);
+        .env_remove(portolan::binding::launch::FD_VARIABLE);
     command
 }
 

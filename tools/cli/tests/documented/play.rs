@@ -5,10 +5,10 @@ use crate::plan::{
     Fault, Goal, How, Members, Message, Outcome, Pick, Place, Program, Reducer, Remote, Step,
     UNTOUCHED, Wanted, sum, sum_values, values,
 };
+use portolan::binding::DropReason;
 use portolan::{
-    Access, AtomicOp, Buffer, Completion, Datatype, DropReason, Error, Group, Lane, Node,
-    PortConfig, Received, ReduceOp, Registration, RemoteKey, RemoteTarget, Request, TagMatch,
-    TagTarget, Target,
+    Access, AtomicOp, Buffer, Completion, Datatype, Error, Group, Lane, Node, PortConfig, Received,
+    ReduceOp, Registration, RemoteKey, RemoteTarget, Request, TagMatch, TagTarget, Target,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -294,7 +294,7 @@ impl Player {
         match step {
             Step::Barrier(group) => {
                 let group = members(node, group)?;
-                node.barrier_of(&group)?;
+                group.barrier(node)?;
                 Ok(Outcome::Done)
             }
             Step::Group(group) => members(node, group).map(|_| Outcome::Done),
@@ -309,7 +309,7 @@ impl Player {
                     true => message.bytes(),
                     false => vec![UNTOUCHED; message.len],
                 };
-                node.broadcast_of(&group, root, &mut bytes)?;
+                group.broadcast(node, root, &mut bytes)?;
                 Ok(Outcome::Bytes(sum(&bytes)))
             }
             &Step::Reduce {
@@ -327,8 +327,8 @@ impl Player {
                     Reducer::Max => ReduceOp::Max,
                 };
                 match root {
-                    Some(root) => node.reduce_of(&group, root, op, &mut values)?,
-                    None => node.allreduce_of(&group, op, &mut values)?,
+                    Some(root) => group.reduce(node, root, op, &mut values)?,
+                    None => group.allreduce(node, op, &mut values)?,
                 }
                 // The documentation does not specify the values of the other ranks.
                 Ok(match root.is_none_or(|root| root == group.rank()) {

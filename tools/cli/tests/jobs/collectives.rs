@@ -17,7 +17,6 @@ enum Call {
     Allreduce(ReduceOp, usize),
     AllreduceSigned(usize),
     Reduce(u32, usize),
-    Cast(u32, usize),
     Allgather(usize),
     Gather(u32, usize),
     Alltoall(usize),
@@ -31,7 +30,7 @@ const PORT: u16 = 1;
 /// Longer than any eager message.
 const LONG: usize = 300_000;
 
-/// Several blocks of a cast and one byte.
+/// Several blocks of a chain and one byte.
 const MUCH: usize = 7_000_001;
 
 /// Call of rank 0, call of all other ranks, and words that every member's error must contain.
@@ -123,20 +122,19 @@ const PAIRS: &[(Call, Call, [&str; 2])] = &[
         Reduce(0, LONG),
         ["of 16 bytes", "of 2400000 bytes"],
     ),
-    (Cast(0, 8), Cast(1, 8), ["from member 0", "from member 1"]),
     (
-        Cast(0, MUCH),
-        Cast(0, 4),
-        ["rank 0 cast of 7000001 bytes", "of 4 bytes"],
-    ),
-    (
-        Cast(0, MUCH),
         Broadcast(0, MUCH),
-        ["rank 0 cast", "broadcast of 7000001"],
+        Broadcast(0, 4),
+        ["rank 0 broadcast of 7000001 bytes", "of 4 bytes"],
     ),
     (
-        Cast(0, MUCH),
-        Cast(0, MUCH - 1),
+        Broadcast(0, MUCH),
+        Broadcast(1, MUCH),
+        ["from member 0", "from member 1"],
+    ),
+    (
+        Broadcast(0, MUCH),
+        Broadcast(0, MUCH - 1),
         ["of 7000001 bytes", "of 7000000 bytes"],
     ),
     (
@@ -167,22 +165,21 @@ const PAIRS: &[(Call, Call, [&str; 2])] = &[
 fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
     let size = group.size() as usize;
     match call {
-        Barrier => node.barrier_of(group),
+        Barrier => group.barrier(node),
         BeginBarrier => {
-            let barrier = node.ibarrier_of(group)?;
+            let barrier = group.ibarrier(node)?;
             while node.test(barrier)?.is_none() {}
             Ok(())
         }
-        Broadcast(root, len) => node.broadcast_of(group, root, &mut vec![0; len]),
+        Broadcast(root, len) => group.broadcast(node, root, &mut vec![0; len]),
         BeginBroadcast(root, len) => {
-            let broadcast = node.ibroadcast_of(group, root, vec![0; len])?;
+            let broadcast = group.ibroadcast(node, root, vec![0; len])?;
             while node.test(broadcast)?.is_none() {}
             Ok(())
         }
-        Allreduce(op, len) => node.allreduce_of(group, op, &mut vec![1_u64; len]),
-        AllreduceSigned(len) => node.allreduce_of(group, ReduceOp::Sum, &mut vec![1_i64; len]),
-        Cast(root, len) => node.cast_of(group, root, &mut vec![0; len]),
-        Reduce(root, len) => node.reduce_of(group, root, ReduceOp::Sum, &mut vec![1_u64; len]),
+        Allreduce(op, len) => group.allreduce(node, op, &mut vec![1_u64; len]),
+        AllreduceSigned(len) => group.allreduce(node, ReduceOp::Sum, &mut vec![1_i64; len]),
+        Reduce(root, len) => group.reduce(node, root, ReduceOp::Sum, &mut vec![1_u64; len]),
         Allgather(len) => group.allgather(node, &vec![1_u64; len], &mut vec![0; size * len]),
         Alltoall(len) => group.alltoall(node, &vec![1_u64; size * len], &mut vec![0; size * len]),
         Gather(root, len) => {
@@ -219,7 +216,7 @@ fn mismatches(node: &mut Node) {
             words.iter().all(|word| message.contains(word)),
             "{words:?}: {message}"
         );
-        let again = node.barrier_of(&group).unwrap_err().to_string();
+        let again = group.barrier(node).unwrap_err().to_string();
         assert_eq!(again, message, "the group can be used again");
         // Other groups are not affected.
         node.barrier().unwrap();
@@ -326,8 +323,8 @@ fn two_at_once(node: &mut Node) {
     let all = Group::all(node);
     for len in [8, LONG] {
         let bytes = vec![u8::from(node.rank() == 0); len];
-        let broadcast = node.ibroadcast_of(&all, 0, bytes).unwrap();
-        let barrier = node.ibarrier_of(&all).unwrap();
+        let broadcast = all.ibroadcast(node, 0, bytes).unwrap();
+        let barrier = all.ibarrier(node).unwrap();
         node.wait(barrier).unwrap();
         let done = node.wait(broadcast).unwrap();
         assert!(done.buffer.unwrap().iter().all(|&byte| byte == 1));
@@ -426,7 +423,7 @@ fn casts(node: &mut Node) {
             let seed = root + 77 * u32::try_from(len).unwrap();
             let is_root = group.rank() == root;
             let mut bytes = if is_root { fill(seed) } else { vec![0xa5; len] };
-            node.cast_of(group, root, &mut bytes).unwrap();
+            group.broadcast(node, root, &mut bytes).unwrap();
             assert!(bytes == fill(seed), "{len} bytes from {root}");
         }
     }
@@ -453,13 +450,13 @@ fn death(node: &mut Node) {
         assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
         let again = until_refused(node, &group, Allgather(LONG));
         assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
-        let again = until_refused(node, &group, Cast(0, MUCH));
+        let again = until_refused(node, &group, Broadcast(0, MUCH));
         assert!(matches!(again, Error::PeerGone { rank: 1, .. }), "{again}");
     }
     println!("\ntold of the death");
 }
 
-/// Lets rank 1 die in the middle of a cast that it forwards.
+/// Lets rank 1 die in the middle of a broadcast that it forwards.
 fn death_in_a_cast(node: &mut Node) {
     node.barrier().unwrap();
     let all = Group::all(node);
@@ -470,7 +467,7 @@ fn death_in_a_cast(node: &mut Node) {
             std::process::abort();
         });
     }
-    let error = node.cast_of(&all, 0, &mut bytes).err();
+    let error = all.broadcast(node, 0, &mut bytes).err();
     let error = error.unwrap_or_else(|| until_refused(node, &all, Barrier));
     assert!(matches!(error, Error::PeerGone { rank: 1, .. }), "{error}");
     println!("\ntold of the death");

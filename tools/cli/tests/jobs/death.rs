@@ -5,6 +5,7 @@ use crate::common::clean::unix_sockets;
 use crate::common::payload::{check, payload};
 use crate::common::ranks::role;
 use crate::common::{can_make_labs, kill, wait_until};
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Node, PortConfig, ReduceOp, TagMatch, TagTarget, Target};
 use std::process::Command;
 use std::time::Duration;

@@ -8,10 +8,8 @@ use crate::common::payload::{check, payload};
 use crate::common::ranks::{joined, role};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use portolan::{
-    Cookie, Endpoint, EndpointConfig, Error, Node, PortConfig, RawPiece, RawRecv, RawSend,
-    RawSpace, SubmitError, TagMatch, Target,
-};
+use portolan::binding::{Cookie, Endpoint, RawPiece, RawRecv, RawSend, RawSpace, SubmitError};
+use portolan::{EndpointConfig, Error, Node, PortConfig, TagMatch, Target};
 
 ranks_of_this_module!(run_ranks);
 

@@ -6,6 +6,7 @@ use crate::common::can_make_labs;
 use crate::common::payload::{check, mixed_len, payload};
 use crate::common::ranks::role;
 use nix::sys::resource::{UsageWho, getrusage};
+use portolan::binding::Plumbing as _;
 use portolan::{Node, PortConfig, Target};
 use std::process::Command;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 
 use crate::common;
 use crate::common::run;
-use portolan::launch::{FD_VARIABLE, Launch};
+use portolan::binding::launch::{FD_VARIABLE, Launch};
 use serde_json::json;
 use std::time::Duration;
 

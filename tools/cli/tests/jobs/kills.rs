@@ -6,6 +6,7 @@ use crate::common::can_make_labs;
 use crate::common::clean::unix_sockets;
 use crate::common::payload::{check, payload};
 use crate::common::ranks::joined;
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Node, PortConfig, Target};
 
 ranks_of_this_module!(run_clean);

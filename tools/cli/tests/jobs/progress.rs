@@ -5,6 +5,7 @@
 use crate::common::payload::{check, payload};
 use crate::common::ranks::joined;
 use crate::common::{can_make_labs, wait_until};
+use portolan::binding::Plumbing as _;
 use portolan::{Access, AtomicOp, Node, Region, RemoteKey, RemoteTarget, Target};
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@
 use crate::common::payload::{check, mixed_len, payload};
 use crate::common::ranks::{role, unique_word};
 use crate::common::{Ended, LOCAL_SSH, can_make_labs, give_ssh};
-use portolan::launch::Launch;
+use portolan::binding::launch::Launch;
 use portolan::{Lane, Node, PortConfig, Target};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,8 @@
 
 use crate::common::ranks::{role, unique_word};
 use crate::common::{self, Ended, refused, run};
-use portolan::{Node, settings};
+use portolan::Node;
+use portolan::binding::settings;
 use std::fs::{self, File};
 use std::process::Command;
 

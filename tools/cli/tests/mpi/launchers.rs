@@ -8,7 +8,7 @@ use crate::common::ranks::role;
 use crate::common::{
     Ended, LOCAL_SSH, can_make_labs, give_ssh, portolan, refused, run, write_command,
 };
-use portolan::launch::FD_VARIABLE;
+use portolan::binding::launch::FD_VARIABLE;
 use portolan::{Error, Node, PortConfig, Target};
 use std::process::{Command, Output, Stdio};
 

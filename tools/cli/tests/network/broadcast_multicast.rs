@@ -5,6 +5,7 @@
 use crate::common::labs::Lab;
 use crate::common::ranks::{joined, role};
 use crate::common::{Ended, can_make_labs};
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Node};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};

@@ -136,7 +136,7 @@ fn info_lists_every_setting_with_its_value() {
         .unwrap();
     let info: Value = serde_json::from_slice(&output.stdout).unwrap();
     let listed = info["settings"].as_array().unwrap();
-    assert_eq!(listed.len(), portolan::settings::ALL.len());
+    assert_eq!(listed.len(), portolan::binding::settings::ALL.len());
     let of = |name: &str| listed.iter().find(|one| one["variable"] == name).unwrap();
     let frame_len = of("PORTOLAN_FRAME_LEN_MAX");
     assert_eq!(

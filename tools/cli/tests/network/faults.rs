@@ -45,7 +45,7 @@ fn as_rank() {
 /// Prints the counters of this rank, for [`figure`].
 fn report(node: &Node) {
     let counters = node.counters();
-    let incomplete = portolan::DropReason::BestEffortIncomplete;
+    let incomplete = portolan::binding::DropReason::BestEffortIncomplete;
     let duplicates = node.drops().get("duplicate").copied().unwrap_or(0);
     println!(
         "\nretransmits={} duplicates={duplicates}",
@@ -184,7 +184,7 @@ fn long_best_effort(node: &mut Node) {
     }
     node.barrier().unwrap();
     // Incomplete messages expire after a while; the duration is not tested here.
-    let incomplete = portolan::DropReason::BestEffortIncomplete;
+    let incomplete = portolan::binding::DropReason::BestEffortIncomplete;
     for _ in 0..100 {
         let end = std::time::Instant::now() + std::time::Duration::from_millis(100);
         node.wait_until(|| std::time::Instant::now() > end).unwrap();

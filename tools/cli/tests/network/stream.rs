@@ -11,6 +11,7 @@ use crate::common::{self, Ended, KillOnDrop, can_make_labs, portolan, run};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
+use portolan::binding::Plumbing as _;
 use portolan::{Buffer, Error, Node, Region, Target};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};

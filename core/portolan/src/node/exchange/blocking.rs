@@ -16,8 +16,20 @@ impl Group {
     /// Collects the blocks of all members, of equal lengths, at every member.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let mut ranks = vec![0; size];
+    /// let mine = [node.rank()];
+    /// all.allgather(&mut node, &mine, &mut ranks)?;
+    /// assert_eq!(ranks, all.ranks());
+    /// # Ok(()) }
+    /// ```
     pub fn allgather<T: Pod>(
         &self,
         node: &mut Node,
@@ -33,8 +45,19 @@ impl Group {
     /// numbers of elements of the members' blocks.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let mut bytes = vec![0_u8; 2 * size];
+    /// all.allgatherv(&mut node, &[1, 2], &mut bytes, &vec![2; size])?;
+    /// assert_eq!(&bytes[..2], [1, 2]);
+    /// # Ok(()) }
+    /// ```
     pub fn allgatherv<T: Pod>(
         &self,
         node: &mut Node,
@@ -51,8 +74,20 @@ impl Group {
     /// empty slice as `all`.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let mut ranks = vec![0; if node.rank() == 0 { size } else { 0 }];
+    /// let mine = [node.rank()];
+    /// all.gather(&mut node, 0, &mine, &mut ranks)?;
+    /// println!("{ranks:?}");
+    /// # Ok(()) }
+    /// ```
     pub fn gather<T: Pod>(
         &self,
         node: &mut Node,
@@ -67,8 +102,20 @@ impl Group {
     /// Collects the blocks of all members at member `root`, which alone passes `all` and `counts`.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let (counts, len) = if node.rank() == 0 { (vec![2; size], 2 * size) } else { (vec![], 0) };
+    /// let mut bytes = vec![0_u8; len];
+    /// all.gatherv(&mut node, 0, &[1, 2], &mut bytes, &counts)?;
+    /// println!("{bytes:?}");
+    /// # Ok(()) }
+    /// ```
     pub fn gatherv<T: Pod>(
         &self,
         node: &mut Node,
@@ -86,8 +133,19 @@ impl Group {
     /// `all`.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let (parts, mut mine) = (vec![7_u32; if node.rank() == 0 { size } else { 0 }], [0]);
+    /// all.scatter(&mut node, 0, &parts, &mut mine)?;
+    /// assert_eq!(mine, [7]);
+    /// # Ok(()) }
+    /// ```
     pub fn scatter<T: Pod>(
         &self,
         node: &mut Node,
@@ -102,8 +160,20 @@ impl Group {
     /// Distributes the blocks of member `root`, which alone passes `all` and `counts`.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let counts = vec![2; if node.rank() == 0 { size } else { 0 }];
+    /// let (parts, mut mine) = (vec![7_u8; 2 * counts.len()], [0; 2]);
+    /// all.scatterv(&mut node, 0, &parts, &counts, &mut mine)?;
+    /// assert_eq!(mine, [7, 7]);
+    /// # Ok(()) }
+    /// ```
     pub fn scatterv<T: Pod>(
         &self,
         node: &mut Node,
@@ -121,8 +191,19 @@ impl Group {
     /// All blocks have equal lengths.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let (mine, mut theirs) = (vec![node.rank(); size], vec![0; size]);
+    /// all.alltoall(&mut node, &mine, &mut theirs)?;
+    /// assert_eq!(theirs, all.ranks());
+    /// # Ok(()) }
+    /// ```
     pub fn alltoall<T: Pod>(
         &self,
         node: &mut Node,
@@ -137,8 +218,20 @@ impl Group {
     /// member for this one, of `their_counts` elements.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let counts = vec![2; size];
+    /// let (mine, mut theirs) = (vec![5_u8; 2 * size], vec![0; 2 * size]);
+    /// all.alltoallv(&mut node, &mine, &counts, &mut theirs, &counts)?;
+    /// assert_eq!(theirs, mine);
+    /// # Ok(()) }
+    /// ```
     pub fn alltoallv<T: Pod>(
         &self,
         node: &mut Node,
@@ -158,8 +251,20 @@ impl Group {
     /// of the result.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let sum = Operator::new::<u32>(ReduceOp::Sum);
+    /// let (values, mut own_sum) = (vec![1_u32; size], [0]);
+    /// all.reduce_scatter(&mut node, sum, &values, &mut own_sum)?;
+    /// assert_eq!(own_sum, [all.size()]);
+    /// # Ok(()) }
+    /// ```
     pub fn reduce_scatter<T: Pod>(
         &self,
         node: &mut Node,
@@ -176,8 +281,20 @@ impl Group {
     /// for it. All members pass the same `counts`.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let sum = Operator::new::<u32>(ReduceOp::Sum);
+    /// let (values, mut own_sum) = (vec![1_u32; size], [0]);
+    /// all.reduce_scatterv(&mut node, sum, &values, &mut own_sum, &vec![1; size])?;
+    /// assert_eq!(own_sum, [all.size()]);
+    /// # Ok(()) }
+    /// ```
     pub fn reduce_scatterv<T: Pod>(
         &self,
         node: &mut Node,
@@ -194,8 +311,20 @@ impl Group {
     /// Combines the `values` of this member and all before it, element by element, in place.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let sum = Operator::new::<u32>(ReduceOp::Sum);
+    /// let mut number = [1_u32];
+    /// all.scan(&mut node, sum, &mut number)?;
+    /// assert_eq!(number, [node.rank() + 1]);
+    /// # Ok(()) }
+    /// ```
     pub fn scan<T: Pod>(
         &self,
         node: &mut Node,
@@ -211,6 +340,16 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::scan`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let mut before = [1_u32];
+    /// all.exscan(&mut node, Operator::new::<u32>(ReduceOp::Sum), &mut before)?;
+    /// assert_eq!(before, [node.rank().max(1)]);
+    /// # Ok(()) }
+    /// ```
     pub fn exscan<T: Pod>(
         &self,
         node: &mut Node,
@@ -221,11 +360,23 @@ impl Group {
         operation.perform(node, self, &[], cast_slice_mut(values))
     }
 
-    /// Combines the `values` of all members like [`Node::allreduce_of`], by any operator.
+    /// Combines the `values` of all members like [`Node::allreduce`], by any operator.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let longest = Operator::by(|one: u32, other: u32| one.max(other));
+    /// let mut value = [node.rank()];
+    /// all.allreduce_by(&mut node, longest, &mut value)?;
+    /// assert_eq!(value, [node.size() - 1]);
+    /// # Ok(()) }
+    /// ```
     pub fn allreduce_by<T: Pod>(
         &self,
         node: &mut Node,
@@ -236,11 +387,23 @@ impl Group {
         operation.perform(node, self, &[], cast_slice_mut(values))
     }
 
-    /// Combines the `values` of all members like [`Node::reduce_of`], by any operator.
+    /// Combines the `values` of all members like [`Node::reduce`], by any operator.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
+    /// As [`Node::barrier`]; [`Error::CollectiveMismatch`] when lengths, roots or operators differ;
     /// [`Error::Setting`] when lengths and counts do not fit each other.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let longest = Operator::by(|one: u32, other: u32| one.max(other));
+    /// let mut value = [node.rank()];
+    /// all.reduce_by(&mut node, 0, longest, &mut value)?;
+    /// println!("{value:?} at rank 0");
+    /// # Ok(()) }
+    /// ```
     pub fn reduce_by<T: Pod>(
         &self,
         node: &mut Node,
@@ -258,6 +421,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::allgather`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let mut ranks = vec![0; size];
+    /// let mine = [node.rank()];
+    /// node.allgather(&mine, &mut ranks)?;
+    /// assert_eq!(ranks, all.ranks());
+    /// # Ok(()) }
+    /// ```
     pub fn allgather<T: Pod>(&mut self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
         let group = Group::all(self);
         group.allgather(self, mine, all)
@@ -267,6 +442,17 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::allgatherv`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let mut bytes = vec![0_u8; 2 * size];
+    /// node.allgatherv(&[1, 2], &mut bytes, &vec![2; size])?;
+    /// assert_eq!(&bytes[..2], [1, 2]);
+    /// # Ok(()) }
+    /// ```
     pub fn allgatherv<T: Pod>(
         &mut self,
         mine: &[T],
@@ -281,6 +467,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::gather`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let mut ranks = vec![0; if node.rank() == 0 { size } else { 0 }];
+    /// let mine = [node.rank()];
+    /// node.gather(0, &mine, &mut ranks)?;
+    /// println!("{ranks:?}");
+    /// # Ok(()) }
+    /// ```
     pub fn gather<T: Pod>(&mut self, root: u32, mine: &[T], all: &mut [T]) -> Result<(), Error> {
         let group = Group::all(self);
         group.gather(self, root, mine, all)
@@ -290,6 +488,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::gatherv`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let (counts, len) = if node.rank() == 0 { (vec![2; size], 2 * size) } else { (vec![], 0) };
+    /// let mut bytes = vec![0_u8; len];
+    /// node.gatherv(0, &[1, 2], &mut bytes, &counts)?;
+    /// println!("{bytes:?}");
+    /// # Ok(()) }
+    /// ```
     pub fn gatherv<T: Pod>(
         &mut self,
         root: u32,
@@ -305,6 +515,17 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::scatter`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let (parts, mut mine) = (vec![7_u32; if node.rank() == 0 { size } else { 0 }], [0]);
+    /// node.scatter(0, &parts, &mut mine)?;
+    /// assert_eq!(mine, [7]);
+    /// # Ok(()) }
+    /// ```
     pub fn scatter<T: Pod>(&mut self, root: u32, all: &[T], mine: &mut [T]) -> Result<(), Error> {
         let group = Group::all(self);
         group.scatter(self, root, all, mine)
@@ -314,6 +535,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::scatterv`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let counts = vec![2; if node.rank() == 0 { size } else { 0 }];
+    /// let (parts, mut mine) = (vec![7_u8; 2 * counts.len()], [0; 2]);
+    /// node.scatterv(0, &parts, &counts, &mut mine)?;
+    /// assert_eq!(mine, [7, 7]);
+    /// # Ok(()) }
+    /// ```
     pub fn scatterv<T: Pod>(
         &mut self,
         root: u32,
@@ -329,6 +562,17 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::alltoall`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let (mine, mut theirs) = (vec![node.rank(); size], vec![0; size]);
+    /// node.alltoall(&mine, &mut theirs)?;
+    /// assert_eq!(theirs, all.ranks());
+    /// # Ok(()) }
+    /// ```
     pub fn alltoall<T: Pod>(&mut self, mine: &[T], theirs: &mut [T]) -> Result<(), Error> {
         let group = Group::all(self);
         group.alltoall(self, mine, theirs)
@@ -338,6 +582,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::alltoallv`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let counts = vec![2; size];
+    /// let (mine, mut theirs) = (vec![5_u8; 2 * size], vec![0; 2 * size]);
+    /// node.alltoallv(&mine, &counts, &mut theirs, &counts)?;
+    /// assert_eq!(theirs, mine);
+    /// # Ok(()) }
+    /// ```
     pub fn alltoallv<T: Pod>(
         &mut self,
         mine: &[T],
@@ -353,6 +609,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::reduce_scatter`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let sum = Operator::new::<u32>(ReduceOp::Sum);
+    /// let (values, mut own_sum) = (vec![1_u32; size], [0]);
+    /// node.reduce_scatter(sum, &values, &mut own_sum)?;
+    /// assert_eq!(own_sum, [all.size()]);
+    /// # Ok(()) }
+    /// ```
     pub fn reduce_scatter<T: Pod>(
         &mut self,
         operator: Operator,
@@ -367,6 +635,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::reduce_scatterv`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let sum = Operator::new::<u32>(ReduceOp::Sum);
+    /// let (values, mut own_sum) = (vec![1_u32; size], [0]);
+    /// node.reduce_scatterv(sum, &values, &mut own_sum, &vec![1; size])?;
+    /// assert_eq!(own_sum, [all.size()]);
+    /// # Ok(()) }
+    /// ```
     pub fn reduce_scatterv<T: Pod>(
         &mut self,
         operator: Operator,
@@ -382,6 +662,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::scan`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let sum = Operator::new::<u32>(ReduceOp::Sum);
+    /// let mut number = [1_u32];
+    /// node.scan(sum, &mut number)?;
+    /// assert_eq!(number, [node.rank() + 1]);
+    /// # Ok(()) }
+    /// ```
     pub fn scan<T: Pod>(&mut self, operator: Operator, values: &mut [T]) -> Result<(), Error> {
         let group = Group::all(self);
         group.scan(self, operator, values)
@@ -400,6 +692,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::allreduce_by`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let longest = Operator::by(|one: u32, other: u32| one.max(other));
+    /// let mut value = [node.rank()];
+    /// node.allreduce_by(longest, &mut value)?;
+    /// assert_eq!(value, [node.size() - 1]);
+    /// # Ok(()) }
+    /// ```
     pub fn allreduce_by<T: Pod>(
         &mut self,
         operator: Operator,
@@ -413,6 +717,18 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::reduce_by`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// # let all = Group::all(&node); let size = all.size() as usize;
+    /// let longest = Operator::by(|one: u32, other: u32| one.max(other));
+    /// let mut value = [node.rank()];
+    /// node.reduce_by(0, longest, &mut value)?;
+    /// println!("{value:?} at rank 0");
+    /// # Ok(()) }
+    /// ```
     pub fn reduce_by<T: Pod>(
         &mut self,
         root: u32,

@@ -26,6 +26,9 @@ pub struct Operator {
 impl Operator {
     /// Returns the operator `op` for elements of type `T`. Operations refuse it if the type does
     /// not have it.
+    ///
+    /// # Examples
+    /// See [`crate::Group::scan`].
     #[must_use]
     pub fn new<T: Reducible>(op: ReduceOp) -> Operator {
         Operator {
@@ -73,6 +76,18 @@ impl Operator {
     /// Returns the operator that combines elements of `element_len` bytes by `function`. It gets
     /// the elements of lower members, and those of upper members, which it replaces by the result.
     /// For interfaces in other languages.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let mut node = Node::join()?;
+    /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
+    /// let or = Operator::of_bytes(1, |lower, upper| {
+    ///     upper.iter_mut().zip(lower).for_each(|(one, other)| *one |= other);
+    /// });
+    /// let mut bits = [1_u8 << (node.rank() % 8)];
+    /// node.allreduce_by(or, &mut bits)?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn of_bytes(
         element_len: usize,

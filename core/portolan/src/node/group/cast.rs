@@ -9,7 +9,7 @@
 //!
 //! The one invariant: blocks are sent in order, each with its own header (`P14.2`).
 
-use super::{Group, Node, Sending, Task, Wait, check_root};
+use super::{Group, Node, Sending, Task, Wait};
 use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head};
 use crate::error::Error;
@@ -43,23 +43,14 @@ struct Expected {
 }
 
 impl Node {
-    /// Copies `bytes` of process `root` to those of all other processes, which must have the same
-    /// length. Has the result of [`Node::broadcast`], and is faster from some megabytes on.
-    ///
-    /// # Errors
-    /// As [`Node::broadcast`].
-    pub fn cast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
-        let all = Group::all(self);
-        self.cast_of(&all, root, bytes)
-    }
-
-    /// Copies `bytes` of member `root` to those of all other members of `group`, like
-    /// [`Node::cast`]. Members forward the bytes in the order of the group, starting at the root.
-    ///
-    /// # Errors
-    /// As [`Node::broadcast`].
-    pub fn cast_of(&mut self, group: &Group, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
-        check_root(root, group)?;
+    /// Copies `bytes` of member `root` to those of all other members, in the order of the group from
+    /// the root on.
+    pub(super) fn broadcast_by_chain(
+        &mut self,
+        group: &Group,
+        root: u32,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
         let head = Head::new(CollectiveKind::Cast, root, bytes.len());
         let task = self.engine.enter().begin_task(group, head)?;
         let (own, size) = (group.rank(), group.size());

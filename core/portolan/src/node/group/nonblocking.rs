@@ -221,23 +221,14 @@ impl Machine for Broadcast {
 }
 
 impl Node {
-    /// Begins a barrier of all processes of the job; see [`Node::ibarrier_of`].
-    ///
-    /// # Errors
-    /// As [`Node::ibarrier_of`].
-    pub fn ibarrier(&mut self) -> Result<Request, Error> {
-        let all = Group::all(self);
-        self.ibarrier_of(&all)
-    }
-
-    /// Begins a barrier of `group`. The request completes when all members have begun it. All
+    /// Begins a barrier of all processes of the job. The request completes when all have begun it. All
     /// members begin the operations of a group in the same order. Two of them are in flight; later
     /// non-blocking ones are queued, and blocking ones then fail with [`Error::GroupBusy`].
     ///
     /// Every call that waits or makes progress advances it, whatever the call waits for.
     ///
     /// # Errors
-    /// As [`Node::barrier_of`]. Some are reported by the request.
+    /// As [`Node::barrier`]. Some are reported by the request.
     ///
     /// # Examples
     /// ```
@@ -249,23 +240,19 @@ impl Node {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn ibarrier_of(&mut self, group: &Group) -> Result<Request, Error> {
+    pub fn ibarrier(&mut self) -> Result<Request, Error> {
+        let all = Group::all(self);
+        self.ibarrier_of(&all)
+    }
+
+    pub(super) fn ibarrier_of(&mut self, group: &Group) -> Result<Request, Error> {
         let head = Head::new(CollectiveKind::Barrier, 0, 0);
         let engine = &mut *self.engine.enter();
         engine.run(group, head, Barrier::default())
     }
 
-    /// Begins a broadcast to all processes of the job; see [`Node::ibroadcast_of`].
-    ///
-    /// # Errors
-    /// As [`Node::ibroadcast_of`].
-    pub fn ibroadcast(&mut self, root: u32, buffer: impl Into<Buffer>) -> Result<Request, Error> {
-        let all = Group::all(self);
-        self.ibroadcast_of(&all, root, buffer)
-    }
-
-    /// Begins to copy `buffer` of member `root` to those of all other members of `group`. The
-    /// completion returns it; see [`Node::ibarrier_of`].
+    /// Begins to copy `buffer` of process `root` to those of all other processes, which all call
+    /// this. The completion returns the buffer; see [`Node::ibarrier`].
     ///
     /// # Errors
     /// As [`Node::broadcast`]; [`Error::BufferShared`]. Some are reported by the request.
@@ -284,7 +271,12 @@ impl Node {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn ibroadcast_of(
+    pub fn ibroadcast(&mut self, root: u32, buffer: impl Into<Buffer>) -> Result<Request, Error> {
+        let all = Group::all(self);
+        self.ibroadcast_of(&all, root, buffer)
+    }
+
+    pub(super) fn ibroadcast_of(
         &mut self,
         group: &Group,
         root: u32,

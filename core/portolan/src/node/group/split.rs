@@ -4,8 +4,10 @@
 use super::{Group, SPLIT_ID_MIN};
 use crate::buffer::Buffer;
 use crate::error::Error;
-use crate::node::{Node, ReduceOp, Reducible};
+use crate::node::{Node, ReduceOp, Reducible, Window};
 use crate::ops::Request;
+use bytemuck::Pod;
+use std::fmt;
 
 impl Group {
     /// Splits the group: members that pass the same `colour` form a new group, in the order of their
@@ -15,7 +17,7 @@ impl Group {
     /// The library chooses the number of the new groups. A process can do this 16,383 times.
     ///
     /// # Errors
-    /// As [`Node::allreduce_of`]; [`Error::Setting`] when no number is left.
+    /// As [`Node::allreduce`]; [`Error::Setting`] when no number is left.
     ///
     /// # Examples
     /// ```
@@ -64,39 +66,103 @@ impl Group {
     }
 
     /// Returns the ranks of the members, in the order of the group.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node};
+    ///
+    /// let node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// assert_eq!(all.ranks()[all.rank() as usize], node.rank());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn ranks(&self) -> &[u32] {
         self.members().ranks()
     }
 
-    /// Waits until every member has called this; see [`Node::barrier_of`].
+    /// Waits until every member has called this, like [`Node::barrier`].
     ///
     /// # Errors
-    /// As [`Node::barrier_of`].
+    /// As [`Node::barrier`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// all.barrier(&mut node)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn barrier(&self, node: &mut Node) -> Result<(), Error> {
         node.barrier_of(self)
     }
 
-    /// Begins a barrier; see [`Node::ibarrier_of`].
+    /// Begins a barrier, like [`Node::ibarrier`].
     ///
     /// # Errors
-    /// As [`Node::ibarrier_of`].
+    /// As [`Node::ibarrier`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let barrier = all.ibarrier(&mut node)?;
+    /// node.wait(barrier)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ibarrier(&self, node: &mut Node) -> Result<Request, Error> {
         node.ibarrier_of(self)
     }
 
-    /// Copies `bytes` of member `root` to those of all other members; see [`Node::broadcast_of`].
+    /// Copies `bytes` of member `root` to those of all other members, like [`Node::broadcast`].
     ///
     /// # Errors
-    /// As [`Node::broadcast_of`].
+    /// As [`Node::broadcast`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let mut word = *b"ahoy";
+    /// all.broadcast(&mut node, 0, &mut word)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn broadcast(&self, node: &mut Node, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
         node.broadcast_of(self, root, bytes)
     }
 
-    /// Begins a broadcast; see [`Node::ibroadcast_of`].
+    /// Begins a broadcast, like [`Node::ibroadcast`].
     ///
     /// # Errors
-    /// As [`Node::ibroadcast_of`].
+    /// As [`Node::ibroadcast`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let broadcast = all.ibroadcast(&mut node, 0, b"ahoy".to_vec())?;
+    /// let word: Vec<u8> = node.wait(broadcast)?.into_vec()?;
+    /// assert_eq!(word, b"ahoy");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ibroadcast(
         &self,
         node: &mut Node,
@@ -106,10 +172,24 @@ impl Group {
         node.ibroadcast_of(self, root, buffer)
     }
 
-    /// Combines the `values` of all members; see [`Node::allreduce_of`].
+    /// Combines the `values` of all members, like [`Node::allreduce`].
     ///
     /// # Errors
-    /// As [`Node::allreduce_of`].
+    /// As [`Node::allreduce`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node, ReduceOp};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let mut sum = [1_u32];
+    /// all.allreduce(&mut node, ReduceOp::Sum, &mut sum)?;
+    /// assert_eq!(sum[0], all.size());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn allreduce<T: Reducible>(
         &self,
         node: &mut Node,
@@ -119,10 +199,24 @@ impl Group {
         node.allreduce_of(self, op, values)
     }
 
-    /// Begins to combine the `values` of all members; see [`Node::iallreduce_of`].
+    /// Begins to combine the `values` of all members, like [`Node::iallreduce`].
     ///
     /// # Errors
-    /// As [`Node::iallreduce_of`].
+    /// As [`Node::iallreduce`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node, ReduceOp};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let sum = all.iallreduce(&mut node, ReduceOp::Sum, vec![1_u32])?;
+    /// let sum: Vec<u32> = node.wait(sum)?.into_vec()?;
+    /// assert_eq!(sum, [all.size()]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn iallreduce<T: Reducible>(
         &self,
         node: &mut Node,
@@ -132,10 +226,23 @@ impl Group {
         node.iallreduce_of(self, op, values)
     }
 
-    /// Combines the `values` of all members at member `root`; see [`Node::reduce_of`].
+    /// Combines the `values` of all members at member `root`, like [`Node::reduce`].
     ///
     /// # Errors
-    /// As [`Node::reduce_of`].
+    /// As [`Node::reduce`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node, ReduceOp};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let mut highest = [all.rank()];
+    /// all.reduce(&mut node, 0, ReduceOp::Max, &mut highest)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reduce<T: Reducible>(
         &self,
         node: &mut Node,
@@ -144,5 +251,58 @@ impl Group {
         values: &mut [T],
     ) -> Result<(), Error> {
         node.reduce_of(self, root, op, values)
+    }
+
+    /// Begins to combine the `values` of all members at member `root`, like [`Node::ireduce`].
+    ///
+    /// # Errors
+    /// As [`Node::ireduce`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node, ReduceOp};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let highest = all.ireduce(&mut node, 0, ReduceOp::Max, vec![all.rank()])?;
+    /// node.wait(highest)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ireduce<T: Reducible>(
+        &self,
+        node: &mut Node,
+        root: u32,
+        op: ReduceOp,
+        values: Vec<T>,
+    ) -> Result<Request, Error> {
+        node.ireduce_of(self, root, op, values)
+    }
+
+    /// Registers `len` zeroed elements at each member, like [`Node::window`].
+    ///
+    /// # Errors
+    /// As [`Node::window`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::{Group, Node};
+    ///
+    /// let mut node = Node::join()?;
+    /// let all = Group::all(&node);
+    /// let window = all.window::<u64>(&mut node, 4)?;
+    /// assert_eq!(window.len_of(0), 4);
+    /// window.free(&mut node)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn window<T: Pod + fmt::Debug + Send + Sync>(
+        &self,
+        node: &mut Node,
+        len: usize,
+    ) -> Result<Window<T>, Error> {
+        node.window_of(self, len)
     }
 }

@@ -151,24 +151,10 @@ impl Machine for Reduction {
 }
 
 impl Node {
-    /// Begins to combine the `values` of all processes of the job; see [`Node::iallreduce_of`].
+    /// Begins [`Node::allreduce`]. The completion returns the result; see [`Node::ibarrier`].
     ///
     /// # Errors
-    /// As [`Node::iallreduce_of`].
-    pub fn iallreduce<T: Reducible>(
-        &mut self,
-        op: ReduceOp,
-        values: Vec<T>,
-    ) -> Result<Request, Error> {
-        let all = Group::all(self);
-        self.iallreduce_of(&all, op, values)
-    }
-
-    /// Begins to combine the `values` of all members of `group` like [`Node::allreduce_of`]. The
-    /// completion returns the result; see [`Node::ibarrier_of`].
-    ///
-    /// # Errors
-    /// As [`Node::allreduce_of`]. Some are reported by the request.
+    /// As [`Node::allreduce`]. Some are reported by the request.
     ///
     /// # Examples
     /// ```
@@ -182,7 +168,16 @@ impl Node {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn iallreduce_of<T: Reducible>(
+    pub fn iallreduce<T: Reducible>(
+        &mut self,
+        op: ReduceOp,
+        values: Vec<T>,
+    ) -> Result<Request, Error> {
+        let all = Group::all(self);
+        self.iallreduce_of(&all, op, values)
+    }
+
+    pub(in crate::node) fn iallreduce_of<T: Reducible>(
         &mut self,
         group: &Group,
         op: ReduceOp,
@@ -197,11 +192,25 @@ impl Node {
         self.begin_reduction::<T>(group, head, op, Buffer::typed(values), steps)
     }
 
-    /// Begins to combine the `values` of all processes of the job at rank `root`; see
-    /// [`Node::ireduce_of`].
+    /// Begins [`Node::reduce`]. The completion returns the values; see [`Node::ibarrier`].
     ///
     /// # Errors
-    /// As [`Node::ireduce_of`].
+    /// As [`Node::reduce`]. Some are reported by the request.
+    ///
+    /// # Examples
+    /// ```
+    /// use portolan::{Node, ReduceOp};
+    ///
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// let mut node = Node::join()?;
+    /// let highest = node.ireduce(0, ReduceOp::Max, vec![node.rank()])?;
+    /// let highest: Vec<u32> = node.wait(highest)?.into_vec()?;
+    /// if node.rank() == 0 {
+    ///     assert_eq!(highest, [node.size() - 1]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ireduce<T: Reducible>(
         &mut self,
         root: u32,
@@ -212,12 +221,7 @@ impl Node {
         self.ireduce_of(&all, root, op, values)
     }
 
-    /// Begins to combine the `values` of all members of `group` at member `root` like
-    /// [`Node::reduce_of`]. The completion returns the values; see [`Node::ibarrier_of`].
-    ///
-    /// # Errors
-    /// As [`Node::reduce_of`]. Some are reported by the request.
-    pub fn ireduce_of<T: Reducible>(
+    pub(in crate::node) fn ireduce_of<T: Reducible>(
         &mut self,
         group: &Group,
         root: u32,
@@ -234,12 +238,7 @@ impl Node {
         self.begin_reduction::<T>(group, head, op, Buffer::typed(values), steps)
     }
 
-    /// Begins an operation like [`Node::iallreduce_of`] on the bytes of values in any memory. For
-    /// interfaces in other languages.
-    ///
-    /// # Errors
-    /// As [`Node::iallreduce_of`]; [`Error::BufferShared`], [`Error::PartialElement`].
-    pub fn iallreduce_buffer<T: Reducible>(
+    pub(crate) fn iallreduce_bytes<T: Reducible>(
         &mut self,
         group: &Group,
         op: ReduceOp,
@@ -253,12 +252,7 @@ impl Node {
         self.begin_reduction::<T>(group, head, op, buffer, steps)
     }
 
-    /// Begins an operation like [`Node::ireduce_of`] on the bytes of values in any memory. For
-    /// interfaces in other languages.
-    ///
-    /// # Errors
-    /// As [`Node::ireduce_of`]; [`Error::BufferShared`], [`Error::PartialElement`].
-    pub fn ireduce_buffer<T: Reducible>(
+    pub(crate) fn ireduce_bytes<T: Reducible>(
         &mut self,
         group: &Group,
         root: u32,

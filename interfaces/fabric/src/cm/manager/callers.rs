@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portolan::EndpointAddress;
+use portolan::binding::EndpointAddress;
 use portolan_wire::ConnectionKind;
 
 use super::{Inner, Slot};

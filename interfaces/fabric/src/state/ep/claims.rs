@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unexpected messages: peeking at them, and claiming them, which removes them from matching.
 
-use portolan::{RawClaim, RawEnvelope, RawPiece, RawRecv};
+use portolan::binding::{RawClaim, RawEnvelope, RawPiece, RawRecv};
 
 use super::Ep;
 use crate::errno::Errno;

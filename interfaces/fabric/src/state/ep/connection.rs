@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A connected endpoint: the same operations, with one peer while the connection lives.
 
-use portolan::PeerIndex;
+use portolan::binding::PeerIndex;
 
 use super::Ep;
 use crate::cm::Stage;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations of an endpoint. Peers are given by address, and a cookie carries the [`Op`].
 
-use portolan::{RawAtomic, RawPiece, RawRecv, RawRemote, RawSend, Sent};
+use portolan::binding::{RawAtomic, RawPiece, RawRecv, RawRemote, RawSend, Sent};
 
 use super::Ep;
 use crate::errno::Errno;

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 
-use portolan::{Endpoint, EndpointConfig};
+use portolan::EndpointConfig;
+use portolan::binding::Endpoint;
 use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionKind, ENDPOINT_ID_LEN};
 
 use super::harness::{AGAIN, EventQueue, Server, Side, query};

@@ -8,8 +8,8 @@ use super::results::{ENDS_MAX, Results};
 use super::tcp::TcpEnds;
 use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
-use portolan::PortRange;
-use portolan::launch::Job;
+use portolan::binding::PortRange;
+use portolan::binding::launch::Job;
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
 use portolan_link::{Interface, Link, LinkAddr, LinkError, Network, TxFrame};
 use portolan_sys::net::{self, ErrorOrigin, is_of_one_link};
@@ -68,7 +68,7 @@ impl Sockets {
             raw_refused: None,
         };
         let mut ends: Vec<End> = Vec::new();
-        let all = portolan::candidates(job)?;
+        let all = portolan::binding::candidates(job)?;
         for (interface, network) in all.iter().take(ENDS_MAX).cloned() {
             let at = scoped(network.addr, 0, interface.index);
             let (udp, port) = match sockets.tcp.listen_beside_udp(at) {
@@ -103,7 +103,7 @@ impl Sockets {
     fn open_raw(&mut self, interface: &Interface, port: u16, place: usize) -> Option<LinkAddr> {
         let opened: Result<Packet, LinkError> = {
             let mut config = PacketConfig::new(InterfaceRef::Index(interface.index), port);
-            config.broker = lease::broker_address(portolan::settings::BROKER.from_env());
+            config.broker = lease::broker_address(portolan::binding::settings::BROKER.from_env());
             Packet::open(&config)
         };
         match opened {

@@ -5,7 +5,7 @@
 use super::report::{By, End, Failure, MARK_LEN, ProbePath};
 use super::results::Results;
 use super::sockets::source;
-use portolan::PortRange;
+use portolan::binding::PortRange;
 use portolan_sys::net;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -6,7 +6,7 @@ use super::report::{HostReport, Nic, Offer};
 use super::results::Results;
 use super::sockets::Sockets;
 use anyhow::{Context, Result};
-use portolan::launch::Launch;
+use portolan::binding::launch::Launch;
 use portolan_link::{Interface, InterfaceKind};
 
 /// Runs one process.
@@ -26,7 +26,7 @@ pub(super) fn run() -> Result<HostReport> {
 
 fn examine(launch: &mut Launch) -> Result<HostReport> {
     let job = launch.job().clone();
-    let ports = portolan::ports_of(&job)?;
+    let ports = portolan::binding::ports_of(&job)?;
     let interfaces = portolan_link::interfaces()?;
     let (own, mut sockets) = Sockets::open(&job, ports)?;
     let offers = launch.exchange(&serde_json::to_value(&own)?)?;

@@ -2,6 +2,7 @@
 //! Scenes of messages between the ranks of a job. Each scene has its own ports.
 
 use crate::common::payload::{check, mix, mixed_len, payload};
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Group, Lane, Node, PortConfig, ReduceOp, Request, Target};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -504,9 +505,9 @@ fn groups(node: &mut Node) {
         } else {
             vec![0; mixed_len(round)]
         };
-        node.broadcast_of(&group, root, &mut bytes).unwrap();
+        group.broadcast(node, root, &mut bytes).unwrap();
         check(&bytes, source, 12, round, mixed_len(round));
-        node.barrier_of(&group).unwrap();
+        group.barrier(node).unwrap();
     }
     let none: &[u32] = &[];
     assert!(matches!(

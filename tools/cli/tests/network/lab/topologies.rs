@@ -9,10 +9,10 @@ use crate::common::Ended;
 use crate::common::hosts::Hosts;
 use crate::common::payload::{check, payload};
 use crate::common::ranks::unique_word;
-use portolan::{
-    Cookie, Endpoint, EndpointAddress, EndpointConfig, Node, PeerIndex, RawPiece, RawRecv, RawSend,
-    RawSpace, Sent, Target,
+use portolan::binding::{
+    Cookie, Endpoint, EndpointAddress, PeerIndex, RawPiece, RawRecv, RawSend, RawSpace, Sent,
 };
+use portolan::{EndpointConfig, Node, Target};
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};

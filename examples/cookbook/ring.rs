@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Passes a token around, to which each process adds its rank: `portolan run -n 4 -- ring [LAPS]`.
-//! Does the same as `examples/c/ring.c`.
 
 use portolan::{Error, Node, PortConfig, Target};
 
 const PORT: u16 = 1;
 
 fn main() -> Result<(), Error> {
-    let laps: u32 = std::env::args()
+    let laps = std::env::args()
         .nth(1)
-        .and_then(|arg| arg.parse().ok())
-        .unwrap_or(3);
+        .map_or(3, |arg| arg.parse().unwrap_or(3));
     let mut node = Node::join()?;
     let (rank, size) = (node.rank(), node.size());
     let next = Target::new((rank + 1) % size, PORT);
-    let previous = (rank + size - 1) % size;
     let mut token = 0_u64;
     node.open(PORT, PortConfig::default())?;
     for _ in 0..laps {
@@ -22,7 +19,7 @@ fn main() -> Result<(), Error> {
             node.send(next, &token.to_le_bytes())?;
         }
         let mut bytes = [0; 8];
-        node.recv_from(previous, PORT, &mut bytes)?;
+        node.recv(PORT, &mut bytes)?;
         token = u64::from_le_bytes(bytes) + u64::from(rank);
         if rank != 0 {
             node.send(next, &token.to_le_bytes())?;
@@ -31,5 +28,5 @@ fn main() -> Result<(), Error> {
     if rank == 0 {
         println!("{laps} laps through {size} processes: {token}");
     }
-    Ok(())
+    node.close()
 }
