@@ -9,6 +9,7 @@
 //! rules of [`ZeroCopyWriter`]. The part of a frame that could not be passed by reference and did
 //! not leave is copied.
 
+use super::lending::{Lending, Way};
 use super::{FRONT_LEN, GATHER_MAX, HEAD_LEN_MAX, LENGTHS_LEN, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
 use portolan_sys::net::{self, DirectReader, ZeroCopyWriter};
@@ -16,6 +17,7 @@ use std::hash::Hasher;
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 /// Bytes without a destination that one call reads. The buffer is cleared and on the stack, so it
 /// is small; discarding is rare.
@@ -82,6 +84,9 @@ pub(super) struct Connection {
     number: u32,
     socket: TcpStream,
     writer: ZeroCopyWriter,
+    /// Choice of the way of each payload, and the time from which its times count.
+    lending: Lending,
+    opened_at: Instant,
     is_write_watched: bool,
     /// Reader that also reads ahead the front of the next frame, or a whole short frame.
     reader: DirectReader<{ FRONT_LEN + AHEAD_PAYLOAD_LEN_MAX + FRONT_LEN }>,
@@ -98,6 +103,8 @@ impl Connection {
             number,
             socket,
             writer: ZeroCopyWriter::new(PAYLOAD_LEN_MAX),
+            lending: Lending::default(),
+            opened_at: Instant::now(),
             is_write_watched: false,
             reader: DirectReader::default(),
             part: None,
@@ -163,8 +170,12 @@ impl Connection {
         let len = u32::try_from(payload_len).unwrap_or(u32::MAX);
         front[4..8].copy_from_slice(&len.to_le_bytes());
         front[LENGTHS_LEN..][..head.len()].copy_from_slice(head);
-        let may_pass_pages = zero_copy && more_head.is_empty() && frame.payload.len() == 1;
-        if may_pass_pages && self.writer.write_frame(&self.socket, &front, payload)? {
+        let may_pass_pages = zero_copy
+            && more_head.is_empty()
+            && frame.payload.len() == 1
+            && ZeroCopyWriter::passes(payload.len());
+        if may_pass_pages {
+            self.send_cheaper(&front, payload)?;
             return Ok(true);
         }
         let mut slices = [IoSlice::new(&[]); 2 + GATHER_MAX];
@@ -172,6 +183,19 @@ impl Connection {
         slices[2..][..frame.payload.len()].copy_from_slice(frame.payload);
         self.writer.copy_frame(&self.socket, &mut slices)?;
         Ok(true)
+    }
+
+    /// Sends a frame whose pages may be passed by reference, by the way that was cheaper.
+    fn send_cheaper(&mut self, front: &[u8], payload: &[u8]) -> io::Result<()> {
+        let begin = self.opened_at.elapsed();
+        let lends = self.lending.way(payload.len()) == Way::Lend;
+        if !lends || !self.writer.write_frame(&self.socket, front, payload)? {
+            let mut slices = [IoSlice::new(front), IoSlice::new(payload)];
+            self.writer.copy_frame(&self.socket, &mut slices)?;
+        }
+        let end = self.opened_at.elapsed();
+        self.lending.on_sent(payload.len(), (begin, end));
+        Ok(())
     }
 
     /// Continues to send. Returns `true` once all data has left.

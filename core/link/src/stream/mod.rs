@@ -12,7 +12,8 @@
 //! peers ([`Stream::service`]). The connection ends on any error, which is reported as
 //! [`Notice::StreamDown`]. Frames that it had not fully carried are lost.
 //!
-//! Control path: this file and `greeting`. Data path: `connection`.
+//! Control path: this file and `greeting`. Data path: `connection`, and `lending`, which chooses
+//! between copying and passing pages.
 //!
 //! Invariant: before its greeting is verified, a connection costs one descriptor and a few bytes,
 //! their number is small, and they end soon. For a connection this link never holds more than a
@@ -20,6 +21,7 @@
 
 mod connection;
 mod greeting;
+mod lending;
 
 pub use connection::{Landing, Part, PartReceiver, Place};
 pub use greeting::Tokens;
@@ -106,7 +108,7 @@ pub struct Stream {
 
 impl Stream {
     /// Opens a link that listens at `at` and connects from `ports`. With `zero_copy` it passes pages
-    /// to the kernel by reference instead of copying them.
+    /// to the kernel by reference where that is cheaper than copying them.
     ///
     /// # Errors
     /// Fails if the port is taken, or descriptors are exhausted.

@@ -112,6 +112,13 @@ impl ZeroCopyWriter {
         }
     }
 
+    /// Returns `true` if payload of `len` bytes may be passed by reference. Shorter payload is
+    /// copied.
+    #[must_use]
+    pub fn passes(len: usize) -> bool {
+        len > COPIED_LEN_MAX
+    }
+
     /// Returns `true` if accepted data has not left for the socket.
     #[must_use]
     pub fn has_unsent(&self) -> bool {
@@ -202,7 +209,7 @@ impl ZeroCopyWriter {
         payload: &[u8],
     ) -> io::Result<bool> {
         debug_assert!(!self.has_unsent(), "a frame is still unsent");
-        if payload.len() <= COPIED_LEN_MAX {
+        if !ZeroCopyWriter::passes(payload.len()) {
             return Ok(false);
         }
         let Some(spliced) = self.splice_some(payload) else {
