@@ -111,6 +111,18 @@ static void reduce(void) {
     MUST(portolan_iscan_by(node, NULL, add, NULL, len, &scanned, 1, &request));
     finish(request);
     check(scanned == rank + 1, "scan_by");
+    uint32_t before = 1;
+    MUST(portolan_iexscan(node, NULL, PORTOLAN_SUM, PORTOLAN_UINT32, &before, 1, &request));
+    finish(request);
+    check(before == (rank == 0 ? 1 : rank), "exscan");
+    before = 1;
+    MUST(portolan_iexscan_by(node, NULL, add, NULL, len, &before, 1, &request));
+    finish(request);
+    check(before == (rank == 0 ? 1 : rank), "exscan_by");
+    before = 1;
+    MUST(portolan_exscan(node, NULL, PORTOLAN_MAX, PORTOLAN_UINT32, &before, 1));
+    MUST(portolan_exscan_by(node, NULL, add, NULL, len, &before, 1));
+    check(before == (rank == 0 ? 1 : rank), "exscan of exscan");
     MUST(portolan_iallreduce_by(node, NULL, add, NULL, len, &one, 1, &request));
     finish(request);
     check(one == size, "allreduce_by");

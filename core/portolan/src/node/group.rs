@@ -129,6 +129,13 @@ impl Group {
     }
 
     /// Returns the number of the group, by which its members name it; 0 for the whole job.
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; fn main() -> Result<(), Error> { let node = Node::join()?;
+    /// assert_eq!(Group::all(&node).id(), 0);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn id(&self) -> u16 {
         self.members.id()

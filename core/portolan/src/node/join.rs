@@ -48,6 +48,9 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::join`], and those of the space.
+    ///
+    /// # Examples
+    /// See `interfaces/python/src/store.rs`, which joins over the store of a Python program.
     pub fn join_over(space: Box<dyn Space>) -> Result<Node, Error> {
         Node::join_by(&mut Some(Launch::over(space)?))
     }

@@ -683,6 +683,9 @@ impl Node {
     ///
     /// # Errors
     /// As [`Group::exscan`].
+    ///
+    /// # Examples
+    /// See [`Group::exscan`].
     pub fn exscan<T: Pod>(&mut self, operator: Operator, values: &mut [T]) -> Result<(), Error> {
         let group = Group::all(self);
         group.exscan(self, operator, values)

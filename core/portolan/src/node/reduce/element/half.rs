@@ -69,6 +69,11 @@ const fn low(word: u32) -> u16 {
 
 impl Bf16 {
     /// Rounds a number to the nearest.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(portolan::Bf16::from_f32(1.5).to_f32(), 1.5);
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn from_f32(value: f32) -> Bf16 {
@@ -80,6 +85,9 @@ impl Bf16 {
     }
 
     /// Converts the number, which is exact.
+    ///
+    /// # Examples
+    /// See [`Bf16::from_f32`].
     #[inline(always)]
     #[must_use]
     pub fn to_f32(self) -> f32 {
@@ -104,6 +112,11 @@ const HALF: u32 = 126 << 23;
 
 impl F16 {
     /// Rounds a number to the nearest. Too large ones become infinite.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(portolan::F16::from_f32(1.5).to_f32(), 1.5);
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn from_f32(value: f32) -> F16 {
@@ -123,6 +136,9 @@ impl F16 {
     }
 
     /// Converts the number, which is exact.
+    ///
+    /// # Examples
+    /// See [`F16::from_f32`].
     #[inline(always)]
     #[must_use]
     pub fn to_f32(self) -> f32 {
