@@ -146,12 +146,6 @@ impl Transfers {
         self.tx.len() < SLAB_LEN_MAX
     }
 
-    /// Returns true if transfers from this process are in progress, to any peer.
-    #[inline]
-    pub(crate) fn is_sending(&self) -> bool {
-        self.tx.len() > 0
-    }
-
     /// Returns true if another transfer to this process can start.
     #[inline]
     pub(crate) fn has_rx_room(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::port::Target;
 use portolan_proto::{
     Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, Refused, SendSpec,
 };
-use portolan_sys::{probe, usage};
+use portolan_sys::usage;
 
 /// Longest message for which a blocking send does not wait for the receiver. Networks send such a
 /// message without a request (`P4.5`). On shared memory the receiver reads a longer message in
@@ -29,13 +29,6 @@ pub(crate) enum Submitted {
     Accepted,
     /// The message must wait or needs a rendezvous; its memory stays in use.
     Wait,
-}
-
-/// Returns `true` if `pieces` can be copied. The program may have unmapped the memory of a long
-/// message that is copied although it could be announced (`P15.13`).
-#[inline(never)]
-pub(super) fn are_readable(pieces: &[&[u8]]) -> bool {
-    pieces.iter().all(|piece| probe::is_readable(piece))
 }
 
 impl Engine {
@@ -102,10 +95,6 @@ impl Inner {
             return Ok(None);
         }
         let len = pieces.iter().map(|piece| piece.len()).sum();
-        if len > BUFFERED_LEN_MAX && !are_readable(pieces) {
-            // The announced message reports it.
-            return Ok(None);
-        }
         match self.core.eager(peer, spec, len) {
             Ok(mut staging) => {
                 for piece in pieces {
@@ -276,11 +265,7 @@ impl Inner {
         let goes_in_parts =
             peer.0 != self.rank() && matches!(self.ops.owner(op), Some(Owner::None));
         let [bytes, more] = self.ops.pieces(op);
-        let len = bytes.len() + more.len();
-        if len > BUFFERED_LEN_MAX && !are_readable(&[bytes, more]) {
-            return Err(Refused::TooLong);
-        }
-        match self.core.eager(peer, spec, len) {
+        match self.core.eager(peer, spec, bytes.len() + more.len()) {
             Ok(mut staging) => {
                 staging.push(bytes);
                 staging.push(more);

@@ -4,7 +4,6 @@
 
 use super::fault::unreadable;
 use super::gather::{pieces_of, two_pieces_of};
-use super::send::{BUFFERED_LEN_MAX, are_readable};
 use super::{Engine, Inner};
 use crate::links::Links;
 use crate::ops::Ops;
@@ -105,9 +104,6 @@ impl Engine {
     /// Sends a message of several frames as [`Engine::send_over_network`] does.
     #[inline(never)]
     fn send_run(&mut self, now: Instant, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        if bytes.len() > BUFFERED_LEN_MAX && !are_readable(&[bytes]) {
-            return false;
-        }
         let Inner {
             core,
             ops,

@@ -5,7 +5,7 @@
 use super::{Entry, Env, Lanes, State};
 use crate::base::coverage::Coverage;
 use crate::base::credit::charge;
-use crate::mem::slot::{FRAGMENTED_LEN_MAX, STREAMED_LEN_MAX};
+use crate::mem::slot::FRAGMENTED_LEN_MAX;
 use crate::{Address, Data, Dest, DropReason, Event, OpError};
 use core::ops::Range;
 use portolan_wire::{Fragment, LaneId};
@@ -128,8 +128,7 @@ impl Lanes {
         let len = fragment.message_len as usize;
         // P3.12: longer than any message that this side would send eagerly. A message that fits one
         // long frame is eager regardless of its length, and may have to be cut for a shorter frame.
-        // One that a stream has not carried may be longer still. `P15.12`
-        if len > STREAMED_LEN_MAX {
+        if len > FRAGMENTED_LEN_MAX {
             return Err(DropReason::BadFragment);
         }
         let rx = &mut self.rx[lane.index()];

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 
 /// Length of the smallest slot in bytes; each class doubles it. Most unread messages are tiny.
 const SLOT_LEN_MIN: usize = 16;
-/// Number of classes: up to 16 << 14 = 256 KiB, the longest eager message.
-const CLASS_COUNT: usize = 15;
+/// Number of classes: up to 16 << 13 = 128 KiB, above any eager message.
+const CLASS_COUNT: usize = 14;
 /// Chunk length in bytes for slots of up to that length: four pages, so that one remaining message
 /// keeps little memory allocated. Longer slots have a chunk of their own.
 const CHUNK_LEN: usize = 16 * 1024;

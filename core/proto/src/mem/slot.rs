@@ -9,28 +9,14 @@ use alloc::vec::Vec;
 /// Length in bytes of the longest message that is cut into fragments in a buffer.
 pub(crate) const FRAGMENTED_LEN_MAX: usize = 64 * 1024;
 
-/// Length in bytes of the longest message that is sent by stream without a request: the payload of
-/// one part.
-pub(crate) const STREAMED_LEN_MAX: usize = 256 * 1024;
-
 /// Length in bytes of a buffer for runs. It holds the fragments of two longest messages in the
 /// shortest frames: 137 frames of 512 bytes per message, the last one padded. Two such buffers hold
 /// the frames of any call.
 pub(crate) const RUNS_LEN: usize = 144 * 1024;
 
 /// Buffer lengths in bytes: a frame of ordinary Ethernet, a jumbo frame, and runs; then single
-/// messages of up to 20 KiB, up to 64 KiB, and of any length.
-const CLASS_LENS: [usize; 6] = [
-    2048,
-    9216,
-    RUNS_LEN,
-    20 * 1024,
-    FRAGMENTED_LEN_MAX,
-    STREAMED_LEN_MAX,
-];
-
-/// Classes of single messages, by length.
-const MESSAGE_CLASSES: [usize; 5] = [1, 3, 4, 2, 5];
+/// messages of up to 20 KiB, and of any length.
+const CLASS_LENS: [usize; 5] = [2048, 9216, RUNS_LEN, 20 * 1024, FRAGMENTED_LEN_MAX];
 
 /// Number of classes for frames. The other classes are for messages without frames.
 const FRAME_CLASSES: usize = 3;
@@ -96,12 +82,12 @@ impl SlotPool {
         self.take_of(class.unwrap_or(FRAME_CLASSES - 1))
     }
 
-    /// Returns a buffer for a message of `len` bytes (at most [`STREAMED_LEN_MAX`]) that is kept
-    /// without frames, and its memory. It has one reference.
+    /// Returns a buffer for a message of `len` bytes (at most 65,536) that is kept without frames,
+    /// and its memory. It has one reference.
     pub(crate) fn take_message(&mut self, len: usize) -> (SlotId, &mut [u8]) {
-        let mut classes = MESSAGE_CLASSES.into_iter();
-        let class = classes.find(|&class| len <= CLASS_LENS[class]);
-        self.take_of(class.unwrap_or(CLASS_LENS.len() - 1))
+        let classes = [1, 3, 4].into_iter();
+        let class = classes.clone().find(|&class| len <= CLASS_LENS[class]);
+        self.take_of(class.unwrap_or(4))
     }
 
     #[inline]

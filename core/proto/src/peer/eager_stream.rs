@@ -7,18 +7,15 @@
 use super::Peer;
 use super::stream::StreamState;
 use crate::base::context::Context;
-use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::base::time::Span;
 use crate::mem::copy::copy;
-use crate::mem::slot::{FRAGMENTED_LEN_MAX, STREAMED_LEN_MAX, SlotId, SlotPool};
+use crate::mem::slot::{FRAGMENTED_LEN_MAX, SlotId, SlotPool};
 use crate::path::Path;
 use crate::path::control::Control;
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::shared::Shared;
-use crate::{
-    DropReason, FlushHint, Instant, LinkId, PendingWork, Refused, SendSpec, Staging, StreamUse,
-};
+use crate::{DropReason, FlushHint, Instant, LinkId, PendingWork, Staging, StreamUse};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use portolan_wire::{
@@ -35,13 +32,8 @@ const STREAM_MESSAGE_LEN_MIN: usize = 2 * 1024;
 const HEAD_LEN_MAX: usize = 56;
 
 /// Bytes of received messages after which they are acknowledged at once. A sender keeps a copy of
-/// each until then. It is more than one message has, so that the acknowledgement of a lone one is
-/// piggybacked on the answer.
-const ACK_LEN: u32 = 384 * 1024;
-
-/// Most bytes of copies that are kept when a message is sent that could be announced instead.
-/// Beyond it, a request costs less than more copies, and the processor's cache is exhausted.
-const KEPT_LEN_MAX: usize = 512 * 1024;
+/// each until then. A quarter of what it may have in flight, so it needs few buffers.
+const ACK_LEN: u32 = 256 * 1024;
 
 /// Maximum time for which an acknowledgement waits to be piggybacked. Nothing but memory depends on
 /// it, since TCP repeats what is lost.
@@ -109,11 +101,6 @@ impl EagerStream {
     /// Returns true if messages wait for their acknowledgement, or to be sent.
     pub(crate) fn has_kept(&self) -> bool {
         !self.kept.is_empty()
-    }
-
-    /// Returns the bytes of the messages that are kept.
-    fn kept_len(&self) -> usize {
-        self.kept.iter().map(Kept::len).sum()
     }
 
     /// Returns true if a message waits to be sent.
@@ -293,47 +280,6 @@ impl Peer {
             && self.stream.takes_message(now, ctx, self.id)
     }
 
-    /// Returns true if a message of `len` bytes that could be announced is sent by the stream without
-    /// a request: it is alone, so nothing hides the request's round trip, and short messages do not
-    /// wait behind it. `P15.13`
-    pub(super) fn is_alone_for_stream(&self, sh: &Shared, spec: &SendSpec, len: usize) -> bool {
-        // A model without eager messages measures requests.
-        let is_allowed = len <= STREAMED_LEN_MAX
-            && !spec.best_effort
-            && sh.ctx.eager_len_max(false) > 0
-            && !sh.ctx.is_latency_sensitive()
-            && self.id.0 != sh.ctx.config().rank
-            && !self.paths.small_path().is_some_and(Path::is_lossless);
-        let eager = self.stream.eager();
-        is_allowed
-            && self.stream.takes_parts()
-            && !eager.has_unsent()
-            && !sh.transfers.is_sending()
-            && eager.kept_len() + len <= KEPT_LEN_MAX
-    }
-
-    /// Accepts a message for the stream that is longer than other eager messages, and returns the
-    /// memory to copy it into. `P15.13`
-    ///
-    /// # Errors
-    /// [`Refused::TooLong`] if it must be announced.
-    #[inline(never)]
-    pub(super) fn eager_alone<'a>(
-        &mut self,
-        sh: &'a mut Shared,
-        spec: &SendSpec,
-        len: usize,
-    ) -> Result<Staging<'a>, Refused> {
-        if !self.is_alone_for_stream(sh, spec, len) {
-            return Err(Refused::TooLong);
-        }
-        let seq = self.lanes.tx(spec.lane).reserve(charge(len));
-        let seq = seq.ok_or(Refused::TooLong)?;
-        sh.ctx.counters_mut().messages_sent += 1;
-        let fragment = as_fragment(spec.message(0, seq), len);
-        Ok(self.stage_for_stream(&mut sh.slots, fragment))
-    }
-
     /// Returns the next eager message for the stream, with its head in the scratch buffer. Credit
     /// and acknowledgements are piggybacked. `P15.9`
     pub(super) fn next_for_stream(&mut self, sh: &mut Shared) -> Option<Outgoing> {
@@ -386,19 +332,14 @@ impl Peer {
         for kept in &all {
             let bytes = sh.slots.bytes(kept.slot)[..kept.len()].to_vec();
             sh.slots.release(kept.slot);
-            for (index, piece) in bytes.chunks(FRAGMENTED_LEN_MAX).enumerate() {
-                let Some(path) = self.paths.any_run_path_mut(&sh.ctx, piece.len()) else {
-                    debug_assert!(false, "a session has a path");
-                    continue;
-                };
-                let batch_len = path.batch_len(&sh.ctx, piece.len());
-                let fragment = Fragment {
-                    offset: narrow(index * FRAGMENTED_LEN_MAX),
-                    ..kept.fragment
-                };
-                path.stage_run(&mut sh.slots, &fragment, piece.len(), batch_len)
-                    .push(piece);
-            }
+            let Some(path) = self.paths.any_run_path_mut(&sh.ctx, bytes.len()) else {
+                debug_assert!(false, "a session has a path");
+                continue;
+            };
+            let batch_len = path.batch_len(&sh.ctx, bytes.len());
+            let slots = &mut sh.slots;
+            path.stage_run(slots, &kept.fragment, bytes.len(), batch_len)
+                .push(&bytes);
         }
         let StreamNumbers { sent, received } = self.stream.eager_mut().numbers;
         if sent > 0 {

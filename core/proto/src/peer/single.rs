@@ -90,10 +90,7 @@ impl Peer {
     ) -> Result<Outgoing, Refused> {
         let len = bytes.len();
         if len > sh.ctx.eager_len_max(false) {
-            return match self.is_alone_for_stream(sh, spec, len) {
-                true => self.send_by_stream(sh, spec, bytes),
-                false => Err(Refused::TooLong),
-            };
+            return Err(Refused::TooLong);
         }
         if !spec.best_effort && self.is_for_stream(now, &mut sh.ctx, len) {
             return self.send_by_stream(sh, spec, bytes);

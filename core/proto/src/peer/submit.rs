@@ -48,7 +48,7 @@ impl Peer {
         let record_len = spec.header_len() + len;
         let fits = path.fits_shared(record_len);
         if !fits && len > sh.ctx.eager_len_max(path.is_lossless()) {
-            return self.eager_alone(sh, spec, len);
+            return Err(Refused::TooLong);
         }
         // P7.5, P11.1
         let best_effort = spec.best_effort && fits && matches!(spec.to, Address::Port(_));

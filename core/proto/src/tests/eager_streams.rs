@@ -351,103 +351,6 @@ fn full_stream_repeats_what_it_refused() {
     }
 }
 
-/// Returns true if an announced message of this end has not ended.
-fn transfers_begun(pair: &mut Pair, at: usize) -> bool {
-    pair.ends[at].core.shared_mut().transfers.is_sending()
-}
-
-/// Posts a receive for each of `messages` at the second end.
-fn post_for(pair: &mut Pair, messages: &[Vec<u8>]) {
-    for bytes in messages {
-        pair.ends[1].post(PORT, bytes.len(), None);
-    }
-}
-
-// P15.13
-#[test]
-fn long_message_alone_leaves_without_a_request() {
-    for is_lone in [true, false] {
-        let mut pair = pair(11);
-        pair.open_stream();
-        let sent: Vec<_> = [65_537, 150_000, 262_144]
-            .map(|len| pattern(len, len))
-            .into();
-        for bytes in &sent {
-            pair.ends[1].post(PORT, bytes.len(), None);
-            match is_lone {
-                true => pair.send_single(0, &LOW, bytes),
-                false => send_all(&mut pair, 0, &LOW, core::slice::from_ref(bytes)),
-            }
-            assert!(!transfers_begun(&mut pair, 0), "{} bytes", bytes.len());
-            pair.run(Duration::from_millis(20));
-        }
-        assert_got(&pair, 1, &sent);
-        assert_eq!(stream_bytes(&pair, 1), streamed_len(&sent));
-        assert!(!pair.ends[0].core.has_unfinished());
-        pair.assert_clean();
-    }
-}
-
-// P15.13
-#[test]
-fn long_message_is_announced_if_it_is_too_long_or_not_alone() {
-    let mut pair = pair(12);
-    pair.open_stream();
-    let sent: Vec<_> = [262_145, 100_000, 262_144]
-        .map(|len| pattern(len, len))
-        .into();
-    post_for(&mut pair, &sent);
-    send_all(&mut pair, 0, &LOW, &sent[..1]);
-    assert!(transfers_begun(&mut pair, 0), "longer than a part");
-    send_all(&mut pair, 0, &LOW, &sent[1..]);
-    pair.run(Duration::from_millis(20));
-    assert_got(&pair, 1, &sent);
-    let rest = [
-        pattern(200_000, 1),
-        pattern(200_000, 2),
-        pattern(200_000, 3),
-    ];
-    for bytes in &rest {
-        assert!(!transfers_begun(&mut pair, 0), "credit for two");
-        send_all(&mut pair, 0, &LOW, core::slice::from_ref(bytes));
-        pair.run(Duration::from_micros(20));
-    }
-    assert!(transfers_begun(&mut pair, 0), "without credit");
-    post_for(&mut pair, &rest);
-    pair.run(Duration::from_millis(50));
-    assert_got(&pair, 1, &[sent, rest.into()].concat());
-    pair.assert_clean();
-}
-
-// P15.12, P15.13
-#[test]
-fn long_message_lost_with_its_stream_arrives_as_fragments() {
-    for seed in 0..40 {
-        let mut pair = pair(seed);
-        pair.open_stream();
-        let posts = seed % 2 == 0;
-        let sent = [pattern(250_000, 1), pattern(8, 2), pattern(70_000, 3)];
-        if posts {
-            post_for(&mut pair, &sent);
-        }
-        if seed % 5 == 1 {
-            pair.faults.drop = 0.02;
-        }
-        pair.cut_after = Some(usize::try_from(seed * 9000 % 250_000).unwrap());
-        send_all(&mut pair, 0, &LOW, &sent);
-        pair.run(Duration::from_micros(seed * 11));
-        pair.close_stream();
-        pair.cut_after = None;
-        pair.run(Duration::from_millis(5));
-        if !posts {
-            post_for(&mut pair, &sent);
-        }
-        pair.run(Duration::from_millis(500));
-        assert_got(&pair, 1, &sent);
-        pair.assert_clean();
-    }
-}
-
 // P15.5
 #[test]
 fn impossible_heads_are_refused() {
@@ -489,8 +392,8 @@ fn impossible_heads_are_refused() {
     assert_eq!(StreamMessage::parse(&head(1, 0, &late), 5000), None);
     let unsent = StreamMessage::parse(&head(1, 1, &whole(5000)), 5000).unwrap();
     assert_eq!(core.open_message(A, &unsent), Err(DropReason::BadAck));
-    let long = StreamMessage::parse(&head(1, 0, &whole(262_145)), 262_145).unwrap();
-    let place = core.place_message(A, &long, (0, 262_145));
+    let long = StreamMessage::parse(&head(1, 0, &whole(65_537)), 65_537).unwrap();
+    let place = core.place_message(A, &long, (0, 65_537));
     assert_eq!(place, Err(DropReason::BadFragment));
     assert_eq!(core.open_message(A, &good), Ok(()));
     assert!(matches!(

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of eager messages by kernel TCP between the hosts of a lab: every byte arrives once and in
 //! order, whatever happens to a connection, and memory is free when its send returns.
-//!
-//! `EAGER_MESSAGES` sets the number of messages that are overwritten as their sends return (2,000 by
-//! default), and `EAGER_KILLS` the number of times at which a process is killed (6).
 
 use super::{FEW_LOST, Lab, NO_TCP, SOME_LOST, die, filter, shell, streamed};
 use crate::common::can_make_labs;
@@ -22,11 +19,9 @@ const COUNT: u32 = 600;
 /// Maximum number of messages in a burst, and of messages that wait for their receives.
 const BURST: u32 = 12;
 
-/// Longest message of several frames that is always eager, the shortest one that uses a stream, and
-/// the longest one by stream without a request.
-const EAGER_LEN_MAX: usize = 65_536;
+/// Longest message by stream, and the shortest of several frames that uses it.
+const STREAM_LEN_MAX: usize = 65_536;
 const STREAM_LEN_MIN: usize = 2048;
-const ALONE_LEN_MAX: usize = 262_144;
 
 /// Runs one rank of a job; not a test of its own.
 #[test]
@@ -66,32 +61,19 @@ fn len_of(index: u32) -> usize {
         0..2 => within(1, 64),
         2 => within(1300, 2100),
         3..6 => within(STREAM_LEN_MIN, 20_000),
-        6 => within(20_000, EAGER_LEN_MAX + 1),
-        _ if word & 8 == 0 => within(EAGER_LEN_MAX, EAGER_LEN_MAX + 3),
-        _ => within(EAGER_LEN_MAX, ALONE_LEN_MAX + 2),
+        6 => within(20_000, STREAM_LEN_MAX + 1),
+        _ => within(STREAM_LEN_MAX, STREAM_LEN_MAX + 3),
     }
-}
-
-/// Returns the number of messages of a role; `overwritten-COUNT` names its own.
-fn count_of(role: &str) -> u32 {
-    let count = role.strip_prefix("overwritten-");
-    count.map_or(COUNT, |count| count.parse().unwrap())
-}
-
-/// Returns the number in an environment variable, or `default`.
-fn number(name: &str, default: u32) -> u32 {
-    let text = std::env::var(name).ok();
-    text.map_or(default, |text| text.parse().expect(name))
 }
 
 /// Sends all messages from one buffer, which is overwritten as soon as a send returns.
 fn send(node: &mut Node, role: &str) {
-    let mut memory = vec![0; ALONE_LEN_MAX + 2];
-    for index in 0..count_of(role) {
+    let mut memory = vec![0; STREAM_LEN_MAX + 3];
+    for index in 0..COUNT {
         let len = len_of(index);
         memory[..len].copy_from_slice(&payload(0, 1, index, len));
         node.send(Target::new(1, PORT), &memory[..len]).unwrap();
-        memory[..len].fill(0xee);
+        memory.fill(0xee);
         if role == "killed" && index % 150 == 100 {
             kill_connections();
         }
@@ -99,7 +81,7 @@ fn send(node: &mut Node, role: &str) {
 }
 
 fn receive(node: &mut Node, role: &str) {
-    for index in 0..count_of(role) {
+    for index in 0..COUNT {
         if role == "collapses" && index == COUNT / 2 {
             filter(NO_TCP);
         }
@@ -332,13 +314,6 @@ fn messages_of_a_process_to_itself_use_no_stream() {
 }
 
 #[test]
-fn memory_is_free_when_its_send_returns() {
-    let role = format!("overwritten-{}", number("EAGER_MESSAGES", 2000));
-    let counts = run_role(&role, &["stream=on"]);
-    assert!(counts.is_empty() || counts[1] > 0, "{counts:?}");
-}
-
-#[test]
 fn connections_that_are_killed_lose_no_message() {
     for role in ["killed", "killed-here"] {
         let counts = run_role(role, &["stream=on"]);
@@ -366,9 +341,7 @@ fn a_process_that_is_killed_between_messages_is_missed() {
         return;
     }
     let delays = [300, 900, 2500, 7000, 20_000, 60_000];
-    for place in 0..number("EAGER_KILLS", 6) {
-        let random = 200 + mix(u64::from(place)) % 60_000;
-        let delay = delays.get(place as usize).copied().unwrap_or(random);
+    for (place, delay) in delays.into_iter().enumerate() {
         let victim = place % 2;
         let role = format!("dies-{victim}-{delay}");
         let lab = ["--new-lab", "2", "--option", "stream=on"];
