@@ -396,7 +396,7 @@ fn refuse(site: &Site, model: &Model, which: u8, junk: u8) {
             20 => portolan_put(node, &place(site.key, whole - 1, 0, 0), at, 1),
             21 => portolan_put(node, &place(site.key, whole, 0, 64), at, 1),
             22 => portolan_broadcast(node, null(), far, at, 8),
-            _ => portolan_allreduce(node, null(), c_int::from(junk) + 4, PORTOLAN_UINT64, at, 1),
+            _ => portolan_allreduce(node, null(), c_int::from(junk) + 7, PORTOLAN_UINT64, at, 1),
         }
     };
     assert!(REFUSALS.contains(&code), "call {which}: {code}");
