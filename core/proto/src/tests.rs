@@ -21,6 +21,7 @@ mod placement;
 mod plain_order;
 mod remote;
 mod sessions;
+mod shared_frames;
 mod single;
 mod streams;
 mod tagged;

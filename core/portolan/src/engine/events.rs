@@ -9,7 +9,7 @@ use crate::ops::{OpKind, Owner};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
 use portolan_proto::{
-    Admitted, Dest, Event, LinkId, MessageDest, OpError, OpId, PeerId, PeerStatus, RecvFilter, copy,
+    Admitted, Dest, Event, LinkId, MessageDest, OpError, OpId, PeerId, PeerStatus, copy,
 };
 use portolan_sys::usage;
 
@@ -70,28 +70,11 @@ impl Inner {
         let is_taken = self.take_awaited(&mut admitted, frame, inbox.as_deref_mut());
         if is_taken {
             self.note_short();
-            if admitted.is_done() || self.keeps_rest(handlers, &admitted, frame, inbox.as_deref()) {
+            if admitted.is_done() || self.keep_rest(&admitted, frame, inbox.as_deref()) {
                 return;
             }
         }
         self.on_records(handlers, admitted, false, &whole(frame), inbox);
-    }
-
-    /// Keeps the rest of a frame for the next receive, if it begins with a message to the same port
-    /// and no handler would take any of it.
-    #[inline]
-    fn keeps_rest(
-        &mut self,
-        handlers: &Handlers,
-        admitted: &Admitted,
-        frame: &[u8],
-        inbox: Option<&Inbox<'_>>,
-    ) -> bool {
-        let filter = inbox.map(|inbox| inbox.want.filter);
-        let Some(RecvFilter::Port(port, _)) = filter else {
-            return false;
-        };
-        handlers.is_empty() && !port.system && self.keep_rest(admitted, frame, port)
     }
 
     /// Takes the next message of a frame for the receive that waits. That is most often all there
@@ -144,12 +127,11 @@ impl Inner {
                 continue;
             };
             let bytes = &frame.head[whole.off..whole.off + whole.len];
-            let mut keeps = false;
+            let mut is_kept = false;
             match (whole.dest, open) {
                 (MessageDest::Waiting, Some(inbox)) => {
                     inbox.fill(admitted.from, bytes, None);
-                    keeps =
-                        !lossless && self.keeps_rest(handlers, &admitted, frame.head, Some(inbox));
+                    is_kept = !lossless && self.keep_rest(&admitted, frame.head, Some(inbox));
                 }
                 (MessageDest::Held, _) => usage::count_copy(),
                 _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
@@ -157,7 +139,7 @@ impl Inner {
             if !lossless {
                 self.note_short();
             }
-            if keeps || admitted.is_done() {
+            if is_kept || admitted.is_done() {
                 return;
             }
         }

@@ -152,6 +152,7 @@ impl Engine {
     }
 
     fn service_turns(&mut self, is_wanted: &dyn Fn() -> bool) -> Serviced {
+        self.settle_rest();
         self.inner.read_clock();
         self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));
         if self.may_receive() {

@@ -9,7 +9,7 @@ use super::list;
 use crate::base::credit::charge;
 use crate::matching::Matching;
 use crate::matching::match_list::Fitting;
-use crate::matching::port::Match;
+use crate::matching::port::{Match, Port};
 use crate::mem::copy::copy;
 use crate::peer::Peer;
 use crate::shared::Shared;
@@ -41,14 +41,22 @@ impl Admitted {
         self.at >= self.total_len
     }
 
-    /// Returns true if the next record is a whole message to `port` that is not best effort. `head`
-    /// is the argument that was passed to [`Core::admit`].
-    #[inline]
+    /// Returns true if records are left, and all of them are whole messages to `port` that are not
+    /// best effort. `head` is the argument that was passed to [`Core::admit`].
     #[must_use]
-    pub fn is_next_for(&self, head: &[u8], port: PortId) -> bool {
-        let header = head.get(self.at..).and_then(<[u8]>::first_chunk);
-        let message = header.and_then(Message::peek_reliable);
-        message.is_some_and(|message| PortId::of(&message) == port)
+    pub fn has_only(&self, head: &[u8], port: PortId) -> bool {
+        let mut left = head.get(self.at..self.total_len).unwrap_or_default();
+        while let Some((header, behind)) = left.split_first_chunk() {
+            match Message::peek_reliable(header) {
+                Some(message)
+                    if PortId::of(&message) == port && usize::from(message.len) <= behind.len() =>
+                {
+                    left = &behind[usize::from(message.len)..];
+                }
+                _ => return false,
+            }
+        }
+        left.is_empty() && !self.is_done()
     }
 
     /// Returns the records that were not taken, as a frame of their own.
@@ -295,8 +303,8 @@ impl Core {
         head: &[u8],
     ) -> Option<(u16, Range<usize>)> {
         let takes = |matching: &mut Matching, to: PortId, _| {
-            let port = matching.port(to).filter(|port| port.is(PortMode::InPlace));
-            !to.system && port.is_some_and(|port| !port.has_unexpected())
+            let takes = |port: &mut Port| port.is(PortMode::InPlace) && !port.has_unexpected();
+            !to.system && matching.port(to).is_some_and(takes)
         };
         self.take_record(frame, head, takes)
     }

@@ -6,7 +6,6 @@ use crate::*;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
-use portolan_wire::{CHECK_LEN, CheckedFrame};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -445,45 +444,6 @@ fn shortcut_declines_a_message_longer_than_its_buffer() {
         .admit_lossless(pair.now, LinkId::SHM, A, frame.len())
         .unwrap();
     assert!(core.take_message(&mut admitted, &frame, None).is_none());
-}
-
-#[test]
-fn messages_in_place_are_taken_one_by_one_from_a_shared_frame() {
-    let mut pair = Pair::new(&[LinkId::UDP], 15);
-    pair.ends[1].core.connect(pair.now, A);
-    pair.run(Duration::from_millis(5));
-    let other = PortId::user(PORT.number + 1);
-    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
-    pair.ends[1].core.open_port(other, PortMode::Posted);
-    let to_other = SendSpec {
-        to: other.into(),
-        ..LOW
-    };
-    for (spec, byte) in [(&LOW, 1), (&LOW, 2), (&to_other, 3), (&LOW, 4)] {
-        pair.ends[0].send(B, spec, &[byte; 9]).unwrap();
-    }
-    let frame = match pair.ends[0].core.poll_transmit(pair.now) {
-        Some(Transmit::Frame { bytes, .. }) if CheckedFrame::has_sum(bytes) => {
-            bytes[CHECK_LEN..].to_vec()
-        }
-        Some(Transmit::Frame { bytes, .. }) => bytes.to_vec(),
-        other => panic!("{other:?}"),
-    };
-    let core = &mut pair.ends[1].core;
-    let mut admitted = core.admit(pair.now, LinkId::UDP, &frame).unwrap();
-    for byte in [1, 2] {
-        let (port, payload) = core.take_in_place(&mut admitted, &frame).unwrap();
-        assert_eq!((port, &frame[payload]), (PORT.number, &[byte; 9][..]));
-    }
-    // The message to the other port waits for a receive.
-    assert!(core.take_in_place(&mut admitted, &frame).is_none());
-    let held = core.take_message(&mut admitted, &frame, None).unwrap();
-    assert_eq!(held.dest, MessageDest::Held);
-    let (_, payload) = core.take_in_place(&mut admitted, &frame).unwrap();
-    assert_eq!(frame[payload], [4; 9]);
-    assert!(admitted.is_done());
-    // A duplicate of the frame has nothing to take.
-    assert!(core.admit(pair.now, LinkId::UDP, &frame).is_none());
 }
 
 /// `P7.3` drops a message without a buffer. A waiting receive is a buffer, even if it is not
