@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A key-value store in the memory of all processes, by remote memory alone:
-//! `portolan run -n 4 -- key_value [COUNT]`. No process serves requests of the others.
+//! `portolan run -n 4 -- key_value [COUNT]`. No process answers requests.
 
 use portolan::{Error, Node, Window};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Receives messages whose lengths are not known: portolan run -n 2 -- unknown_length */
+/* Receives messages of unknown length: portolan run -n 2 -- unknown_length */
 #include "../c/example.h"
 
 enum { PORT = 1 };

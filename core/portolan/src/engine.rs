@@ -179,7 +179,7 @@ pub(crate) struct Inner {
     self_unread: usize,
     /// Set when a wait went to sleep without an event and none has arrived since.
     is_idle: bool,
-    /// Ends waits from other threads, once the program has asked for it.
+    /// Lets other threads end waits of this process. `None` until the program creates one.
     interrupter: Option<Interrupter>,
     /// Condition that the current blocking call waits for, and the time at which its wait began.
     /// Set only for waits of more than a few turns.

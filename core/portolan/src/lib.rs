@@ -34,7 +34,7 @@
 //! | work in groups | [`Group`], [`Group::split`], [`Node::barrier`], [`Node::broadcast`] |
 //! | combine numbers | [`Node::allreduce`], [`Node::reduce`], [`Node::scan`], [`Operator`] |
 //! | exchange blocks | [`Node::allgather`], [`Node::scatter`], [`Node::alltoall`] |
-//! | reach memory of others | [`Node::window`], [`Node::register`], [`Node::put`], [`Node::get`] |
+//! | access memory of other processes | [`Node::window`], [`Node::register`], [`Node::put`], [`Node::get`] |
 //! | count together | [`Node::fetch_add`], [`Node::compare_swap`], [`Node::atomic`] |
 //! | fit into an event loop | [`Node::event_fd`], [`Node::arm`], [`Node::disarm`] |
 //! | survive failures | [`Node::next_peer_event`], [`Group::new`] |

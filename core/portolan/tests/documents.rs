@@ -77,7 +77,7 @@ fn every_documented_source_file_exists() {
     assert!(named >= 100, "only {named} names were looked for");
 }
 
-/// Returns the public methods of a source file whose comments have no example.
+/// Returns the public methods of a source file without an example in their comments.
 fn without_example(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let lines: Vec<&str> = text.lines().collect();

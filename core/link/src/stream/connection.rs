@@ -185,10 +185,10 @@ impl Connection {
         Ok(true)
     }
 
-    /// Sends a frame whose pages may be passed by reference, by the way that was cheaper.
+    /// Sends a frame by a copy or by passing its pages by reference, whichever was cheaper.
     fn send_cheaper(&mut self, front: &[u8], payload: &[u8]) -> io::Result<()> {
         let begin = self.opened_at.elapsed();
-        let lends = self.lending.way(payload.len()) == Way::Lend;
+        let lends = self.lending.way(payload.len()) == Way::Pages;
         if !lends || !self.writer.write_frame(&self.socket, front, payload)? {
             let mut slices = [IoSlice::new(front), IoSlice::new(payload)];
             self.writer.copy_frame(&self.socket, &mut slices)?;

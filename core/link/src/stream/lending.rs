@@ -32,7 +32,7 @@ const TRIAL_EVERY: u32 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Copy,
-    Lend,
+    Pages,
 }
 
 /// State of one connection.
@@ -48,7 +48,7 @@ struct Class {
     /// Bytes of the period, and processor time of its sends.
     len: u64,
     busy: Duration,
-    /// Costs of the periods of a trial in nanoseconds per MiB: copied, lent.
+    /// Costs of the periods of a trial in nanoseconds per MiB: by copies, by passing pages.
     costs: [[u64; SAMPLES]; 2],
     /// Complete periods since the trial, or the choice, began.
     periods: u32,
@@ -73,7 +73,7 @@ impl Class {
         match (self.cheaper, self.periods % 2) {
             (Some(way), _) => way,
             (None, 0) => Way::Copy,
-            (None, _) => Way::Lend,
+            (None, _) => Way::Pages,
         }
     }
 
@@ -103,9 +103,11 @@ impl Class {
         if self.cheaper.is_none() {
             self.costs[place % 2][place / 2] = cost;
             if place + 1 == 2 * SAMPLES {
-                let [copied, lent] = self.costs.map(median);
-                let is_lent = lent < copied;
-                self.cheaper = Some(if is_lent { Way::Lend } else { Way::Copy });
+                let [by_copy, by_pages] = self.costs.map(median);
+                self.cheaper = Some(match by_pages < by_copy {
+                    true => Way::Pages,
+                    false => Way::Copy,
+                });
                 self.periods = 0;
             }
         } else if self.periods == TRIAL_EVERY {
@@ -131,8 +133,8 @@ mod tests {
     /// Frames of a period.
     const FRAMES: u32 = 64;
 
-    /// Sends `periods` periods of frames of `len` bytes that take these times, copied or lent.
-    /// Returns how many of them were lent.
+    /// Sends `periods` periods of frames of `len` bytes. A frame takes the first time by a copy, the
+    /// second by passing its pages. Returns the number of periods in which pages were passed.
     fn run(
         lending: &mut Lending,
         now: &mut Duration,
@@ -140,30 +142,30 @@ mod tests {
         took: [Duration; 2],
         pause: Duration,
     ) -> u32 {
-        let mut lent = 0;
+        let mut count = 0;
         for _ in 0..periods * FRAMES {
             let way = lending.way(len);
-            lent += u32::from(way == Way::Lend);
+            count += u32::from(way == Way::Pages);
             let begin = *now;
-            *now += took[usize::from(way == Way::Lend)];
+            *now += took[usize::from(way == Way::Pages)];
             lending.on_sent(len, (begin, *now));
             *now += pause;
         }
-        lent / FRAMES
+        count / FRAMES
     }
 
     #[test]
     fn cheaper_way_is_used_and_both_are_tried_again() {
         let [short, long] = [20, 30].map(Duration::from_micros);
-        for (took, is_lent) in [([long, short], true), ([short, long], false)] {
+        for (took, is_passed) in [([long, short], true), ([short, long], false)] {
             let mut lending = Lending::default();
             let mut now = Duration::ZERO;
-            let lent = run(&mut lending, &mut now, (LEN, 6 + TRIAL_EVERY), took, short);
-            assert_eq!(lent, 3 + if is_lent { TRIAL_EVERY } else { 0 });
+            let passed = run(&mut lending, &mut now, (LEN, 6 + TRIAL_EVERY), took, short);
+            assert_eq!(passed, 3 + if is_passed { TRIAL_EVERY } else { 0 });
             // The machine has changed.
             let took = [took[1], took[0]];
-            let lent = run(&mut lending, &mut now, (LEN, 6 + TRIAL_EVERY), took, short);
-            assert_eq!(lent, 3 + if is_lent { 0 } else { TRIAL_EVERY });
+            let passed = run(&mut lending, &mut now, (LEN, 6 + TRIAL_EVERY), took, short);
+            assert_eq!(passed, 3 + if is_passed { 0 } else { TRIAL_EVERY });
         }
     }
 
@@ -176,7 +178,7 @@ mod tests {
         run(&mut lending, &mut now, (LEN, 3), [long, short], short);
         run(&mut lending, &mut now, (LEN, 1), delayed, short);
         run(&mut lending, &mut now, (LEN, 2), [long, short], short);
-        assert_eq!(lending.way(LEN), Way::Lend);
+        assert_eq!(lending.way(LEN), Way::Pages);
     }
 
     #[test]
@@ -184,8 +186,8 @@ mod tests {
         let mut lending = Lending::default();
         let mut now = Duration::ZERO;
         let took = [Duration::from_micros(30), Duration::from_micros(20)];
-        let lent = run(&mut lending, &mut now, (LEN, 20), took, 2 * PAUSE_MAX);
-        assert_eq!(lent, 0, "no period was complete");
+        let passed = run(&mut lending, &mut now, (LEN, 20), took, 2 * PAUSE_MAX);
+        assert_eq!(passed, 0, "no period was complete");
     }
 
     #[test]
@@ -202,7 +204,7 @@ mod tests {
             [short, long],
             short,
         );
-        assert_eq!(lending.way(LEN), Way::Lend);
+        assert_eq!(lending.way(LEN), Way::Pages);
         assert_eq!(lending.way(short_len), Way::Copy);
         assert_eq!(lending.way(100_000), Way::Copy, "not tried");
     }

@@ -256,8 +256,8 @@ impl Inner {
 }
 
 impl Engine {
-    /// Fails the operations whose memory cannot be read. The frame with their bytes was not sent
-    /// for this reason.
+    /// Fails the operations in `bad`, which have unreadable memory. The frame with their bytes was
+    /// not sent.
     #[cold]
     pub(super) fn on_unreadable(&mut self, bad: Vec<(OpId, Range<usize>)>) {
         for (op, range) in bad {

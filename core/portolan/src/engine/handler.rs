@@ -133,7 +133,7 @@ impl<'a> Context<'a> {
     /// # node.open(7, PortConfig::default())?; let own = Target::new(node.rank(), 7);
     /// node.open_active(8, PortConfig::in_place(), move |context, message| {
     ///     let answer = Target::new(message.source(), 7);
-    ///     // Nobody waits for this send.
+    ///     // This send needs no wait.
     ///     let _ = context.isend(answer, message.bytes().to_vec());
     /// })?;
     /// node.send(Target::new(node.rank(), 8), b"ahoy")?;
@@ -144,8 +144,8 @@ impl<'a> Context<'a> {
         self.inner.isend(&to, buffer.into())
     }
 
-    /// Sends two buffers as one message, as [`crate::binding::Plumbing::isend_two`]. If a request is returned,
-    /// wait for it outside of the handler.
+    /// Sends two buffers as one message, as [`crate::binding::Plumbing::isend_two`]. If a request is
+    /// returned, wait for it outside of the handler.
     ///
     /// # Errors
     /// Same as [`crate::binding::Plumbing::isend_two`].

@@ -145,7 +145,7 @@ impl Engine {
             Report::Joined(peer) => {
                 let has_ended = self.inner.peers[peer.0 as usize].has_ended;
                 if let Some(relations) = &mut self.inner.relations
-                    // One whose end is complete no longer counts.
+                    // A peer no longer counts once its end has been handled.
                     && (!has_ended || relations.given_up.contains(&peer))
                 {
                     relations.live_count += 1;

@@ -328,8 +328,8 @@ impl PartIntake<'_> {
         })
     }
 
-    /// Begins a part: handles the contents of its head, and fails the operation whose memory the
-    /// part cannot be written to. The system reports memory that is unmapped later; the stream then
+    /// Begins a part: handles the contents of its head, and fails the operation if the part cannot
+    /// be written to its memory. The system reports memory that is unmapped later; the stream then
     /// ends, and the rest arrives in frames.
     fn begin(&mut self, part: &Part, contents: &Contents) -> Result<(), DropReason> {
         if let Contents::Message(message) = contents {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of a server with many idle clients.
 //!
-//! The server is this program started again. This test plays the clients: each is a connection whose
-//! protocol was followed until it is a peer, and then nothing but its socket.
+//! The server is this program started again. The test acts as the clients: each completes the
+//! handshake of a connection, and then keeps only its socket.
 
 use super::visit::{Host, Step, Visit};
 use crate::directory::{Directory, EndpointAddress};

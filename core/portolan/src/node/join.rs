@@ -43,8 +43,8 @@ impl Node {
         joined
     }
 
-    /// Joins the job of the processes that have the key-value space `space` in common, whatever has
-    /// started this process. For programs whose launcher has such a space of its own.
+    /// Joins the job of all processes that share the key-value space `space`, regardless of the
+    /// launcher. For programs with a key-value store of their own.
     ///
     /// # Errors
     /// As [`Node::join`], and those of the space.

@@ -285,7 +285,7 @@ impl Node {
     }
 
     /// Combines the `values` of all processes of the job, element by element. Process `root` gets the
-    /// result in place; at all others they are partial results afterwards.
+    /// result in place. The other processes have partial results afterwards.
     ///
     /// # Errors
     /// As [`Node::allreduce`]; [`Error::NoSuchRank`]. A process that is not the root does not wait

@@ -35,7 +35,7 @@ pub struct Scope<'scope, 'env> {
 pub struct Pending(Request);
 
 impl Node {
-    /// Runs `body`, whose non-blocking operations borrow their memory, and then waits for all
+    /// Runs `body` with non-blocking operations that borrow their memory, and then waits for all
     /// operations of the scope. If `body` fails or panics, the operations that are left are
     /// cancelled, and their messages may be lost.
     ///

@@ -77,7 +77,7 @@ impl Inner {
 impl Drop for Interruption<'_> {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::Release);
-        // It was written before, and nobody else reads that.
+        // Does not block: the event was written before, and only this function reads it.
         let _ = read(&self.0.event, &mut [0; 8]);
     }
 }
