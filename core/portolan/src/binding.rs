@@ -7,6 +7,7 @@
 pub use crate::address::Address;
 pub use crate::directory::EndpointAddress;
 pub use crate::endpoint::{ActiveMessage, Endpoint, PeerInserter, RawAtomic};
+pub use crate::engine::{Interrupter, Interruption};
 pub use crate::node::{Plumbing, TAKE_LEN_MAX};
 pub use crate::raw::{
     Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,

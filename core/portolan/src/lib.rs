@@ -86,7 +86,7 @@ mod unexpected;
 pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
-pub use engine::{Context, Interrupter, Interruption, PeerEvent, PeerEventKind};
+pub use engine::{Context, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;
 pub use node::{

@@ -9,7 +9,7 @@ use crate::error::{Closed, Failure};
 use crate::handler::Raised;
 use crate::watch::Watch;
 use parking_lot::{Mutex, MutexGuard};
-use portolan::Interrupter;
+use portolan::binding::{Interrupter, Plumbing as _};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;

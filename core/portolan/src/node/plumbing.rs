@@ -5,6 +5,7 @@
 
 use super::{Awaited, Context, Group, INBOX_LEN_MAX, Node, ReduceOp, Reducible};
 use crate::buffer::Buffer;
+use crate::engine::Interrupter;
 use crate::error::Error;
 use crate::links;
 use crate::model;
@@ -143,6 +144,31 @@ pub trait Plumbing: sealed::Sealed {
     /// (setting `multicast`).
     #[must_use]
     fn multicast_count(&self) -> u64;
+
+    /// Returns the object by which other threads end waits with a timeout as if it had passed. For
+    /// interfaces in which threads share a node.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the process has no free descriptors.
+    ///
+    /// # Examples
+    /// ```
+    /// use portolan::{Node, PortConfig};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), portolan::Error> {
+    /// use portolan::binding::Plumbing as _;
+    /// let mut node = Node::join()?;
+    /// node.open(7, PortConfig::default())?;
+    /// let interrupter = node.interrupter()?;
+    /// let interruption = interrupter.interrupt();
+    /// let day = Duration::from_secs(86_400);
+    /// assert_eq!(node.recv_timeout(7, &mut [0; 16], day)?, None);
+    /// drop(interruption);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn interrupter(&mut self) -> Result<Interrupter, Error>;
 }
 
 impl Plumbing for Node {
@@ -283,5 +309,9 @@ impl Plumbing for Node {
 
     fn multicast_count(&self) -> u64 {
         self.engine.read().inner.multicast_count()
+    }
+
+    fn interrupter(&mut self) -> Result<Interrupter, Error> {
+        self.engine.enter().inner.interrupter()
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocking calls with a timeout. Another thread can end them early, by an [`Interrupter`].
+//! Blocking calls with a timeout. Another thread can end them early, by an [`crate::binding::Interrupter`].
 //!
 //! A call that has timed out has had no effect on messages: a repeated call neither loses nor
 //! doubles one. A sleeping process wakes up at the deadline. The clock starts when the call begins.
@@ -9,7 +9,7 @@
 )]
 
 use super::{Awaited, Node, PutNotice};
-use crate::engine::{Interrupter, Submitted};
+use crate::engine::Submitted;
 use crate::error::Error;
 use crate::ops::{Completion, Failed, OpKind, Received, Request};
 use crate::port::Target;
@@ -18,32 +18,6 @@ use std::cell::Cell;
 use std::time::Duration;
 
 impl Node {
-    /// Returns the object by which other threads end waits with a timeout as if it had passed. For
-    /// interfaces in which threads share a node.
-    ///
-    /// # Errors
-    /// [`Error::System`] when the process has no free descriptors.
-    ///
-    /// # Examples
-    /// ```
-    /// use portolan::{Node, PortConfig};
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> Result<(), portolan::Error> {
-    /// let mut node = Node::join()?;
-    /// node.open(7, PortConfig::default())?;
-    /// let interrupter = node.interrupter()?;
-    /// let interruption = interrupter.interrupt();
-    /// let day = Duration::from_secs(86_400);
-    /// assert_eq!(node.recv_timeout(7, &mut [0; 16], day)?, None);
-    /// drop(interruption);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn interrupter(&mut self) -> Result<Interrupter, Error> {
-        self.engine.enter().inner.interrupter()
-    }
-
     /// Waits for the next message to `port`, at most for `timeout`. Returns `None`, with no message
     /// lost, if none has arrived by then. A long message that has begun to arrive is received
     /// completely, even after the deadline.
