@@ -167,12 +167,12 @@ impl Node {
     pub fn send(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         let mut engine = self.engine.enter();
         let peer = engine.inner.check_rank(to.rank())?;
-        if engine.send_by_memory::<MESSAGE_LEN>(peer, &to.spec(), bytes) {
+        if engine.send_by_shm::<MESSAGE_LEN>(peer, &to.spec(), bytes) {
             engine.progress_between_sends();
             engine.leave();
             return Ok(());
         }
-        let sent = engine.send_otherwise(&mut self.waiter, peer, to.spec(), bytes);
+        let sent = engine.send_by_any_path(&mut self.waiter, peer, to.spec(), bytes);
         engine.leave();
         sent
     }
@@ -213,7 +213,7 @@ impl Node {
     ) -> Result<(), Error> {
         let mut engine = self.engine.enter();
         let peer = engine.inner.check_rank(rank)?;
-        engine.send_otherwise(&mut self.waiter, peer, spec, bytes)
+        engine.send_by_any_path(&mut self.waiter, peer, spec, bytes)
     }
 
     /// Starts a nonblocking send of `buffer`. The completion returns the buffer. A single message

@@ -107,7 +107,7 @@ pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// Copies `head` and `body` to the begin of `room` and returns both.
+/// Copies `head` and `body` to the beginning of `room`. Returns both in one piece.
 ///
 /// # Panics
 /// Panics if `room` is shorter than both.

@@ -16,9 +16,10 @@ use portolan_proto::{
 use portolan_sys::usage;
 
 impl Engine {
-    /// Sends a message. A function of its own, so that one by shared memory needs few registers.
+    /// Sends a message by any path. Not inlined, so that a message by shared memory needs few
+    /// registers.
     #[inline(never)]
-    pub(crate) fn send_otherwise(
+    pub(crate) fn send_by_any_path(
         &mut self,
         waiter: &mut Waiter,
         peer: PeerId,

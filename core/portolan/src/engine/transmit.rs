@@ -37,14 +37,14 @@ impl Engine {
         spec: &SendSpec,
         bytes: &[u8],
     ) -> bool {
-        self.send_by_memory::<N>(peer, spec, bytes)
+        self.send_by_shm::<N>(peer, spec, bytes)
             || self.send_over_network(peer, &spec.clone(), bytes)
     }
 
     /// Sends a message with a header of `N` bytes by shared memory, if nothing is queued before it
     /// and the ring has room.
     #[inline(always)]
-    pub(crate) fn send_by_memory<const N: usize>(
+    pub(crate) fn send_by_shm<const N: usize>(
         &mut self,
         peer: PeerId,
         spec: &SendSpec,
