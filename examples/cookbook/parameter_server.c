@@ -3,7 +3,7 @@
  * portolan run -n 4 --on-failure=continue -- parameter_server [STEPS [VICTIM]]
  *
  * A worker's call brings the gradient of its last step, and the reply the next step. The step of a
- * worker that dies is given to another one. Worker VICTIM kills itself in its first step. */
+ * worker that dies is given to another one. Worker VICTIM kills itself at its first reply. */
 #include "../c/example.h"
 
 #include <signal.h>
@@ -51,8 +51,8 @@ static void work(portolan_node_t *node, int is_victim) {
         MUST(portolan_call(node, 0, PORT, &gradient, sizeof gradient, UINT64_MAX, (void **)&step, &reply));
         gradient = (*step - 1) * (*step - 1);
         free(step);
-        if (reply.status == NO_STEP) return;
         if (is_victim) raise(SIGKILL);
+        if (reply.status == NO_STEP) return;
     }
 }
 

@@ -3,7 +3,7 @@
 //! `portolan run -n 4 --on-failure=continue -- parameter_server [STEPS [VICTIM]]`.
 //!
 //! A worker's call brings the gradient of its last step, and the reply the next step. The step of a
-//! worker that dies is given to another one. Worker VICTIM kills itself in its first step.
+//! worker that dies is given to another one. Worker VICTIM kills itself at its first reply.
 
 use portolan::{Error, Node, PeerEventKind, PortConfig, ReplyTo, Target};
 use std::collections::{BTreeMap, VecDeque};
@@ -55,11 +55,11 @@ fn work(node: &mut Node, is_victim: bool) -> Result<(), Error> {
     let mut gradient = Vec::new();
     loop {
         let reply = node.call(Target::new(0, PORT), &gradient).wait()?;
-        if reply.status == NO_STEP {
-            return Ok(());
-        }
         if is_victim {
             std::process::abort();
+        }
+        if reply.status == NO_STEP {
+            return Ok(());
         }
         let step = reply
             .bytes
