@@ -43,9 +43,8 @@ async fn join(address: &str, name: &str) -> Result<(), Box<dyn Error>> {
     let mut node = Node::standalone()?;
     node.open(PORT, PortConfig::default())?;
     let node = AsyncNode::new(node)?;
-    let server = node
-        .connect(address, SECRET, Duration::from_secs(30))
-        .await?;
+    let patience = Duration::from_secs(30);
+    let server = node.connect(address, SECRET, patience).await?;
     let mut lines = BufReader::new(stdin()).lines();
     loop {
         tokio::select! {

@@ -107,25 +107,41 @@ fn line_count(name: &str) -> usize {
 }
 
 #[test]
-fn no_program_is_longer_than_its_form_in_mpi() {
-    for name in [
-        "word_count",
-        "halo",
-        "task_farm",
-        "sample_sort",
-        "key_value",
+fn no_program_is_longer_than_its_other_form() {
+    for (name, other) in [
+        ("word_count", "mpi"),
+        ("halo", "mpi"),
+        ("task_farm", "mpi"),
+        ("sample_sort", "mpi"),
+        ("key_value", "mpi"),
+        ("parameter_server", "zmq"),
+        ("rpc", "zmq"),
+        ("chat", "zmq"),
     ] {
-        let other = line_count(&format!("others/{name}_mpi.c"));
+        let lines = line_count(&format!("others/{name}_{other}.c"));
         for language in ["rs", "c"] {
             let own = line_count(&format!("{name}.{language}"));
-            println!("{name}.{language}: {own} lines, {other} with MPI");
+            println!("{name}.{language}: {own} lines, {lines} with {other}");
             assert!(
-                own <= other,
-                "{name}.{language}: {own} lines, {other} with MPI"
+                own <= lines,
+                "{name}.{language}: {own} lines, {lines} with {other}"
             );
         }
     }
 }
+
+/// Returns the other forms of programs whose file name ends so.
+fn other_forms(end: &str) -> Vec<PathBuf> {
+    let others = std::fs::read_dir(here().join("others")).unwrap();
+    let paths = others.map(|source| source.unwrap().path());
+    let forms: Vec<_> = paths
+        .filter(|path| path.to_str().unwrap().ends_with(end))
+        .collect();
+    assert!(!forms.is_empty(), "no form ends with {end}");
+    forms
+}
+
+const C11: [&str; 5] = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 
 #[test]
 fn forms_in_mpi_are_programs() {
@@ -133,17 +149,34 @@ fn forms_in_mpi_are_programs() {
         eprintln!("SKIPPED: mpicc is not installed");
         return;
     }
-    for source in std::fs::read_dir(here().join("others")).unwrap() {
+    for source in other_forms("_mpi.c") {
         let mut compile = Command::new("mpicc");
-        compile.args([
-            "-std=c11",
-            "-D_GNU_SOURCE",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-fsyntax-only",
-        ]);
-        succeed(compile.arg(source.unwrap().path()));
+        succeed(compile.args(C11).arg("-fsyntax-only").arg(source));
+    }
+}
+
+#[test]
+fn forms_in_zeromq_are_programs() {
+    let probe = Path::new("/usr/include/zmq.h");
+    if !probe.exists() {
+        eprintln!("SKIPPED: ZeroMQ's header is not installed (Debian's package libzmq3-dev)");
+        return;
+    }
+    let shop = Workshop::new("portolan", "libportolan_c.so");
+    for source in other_forms("_zmq.c") {
+        let program = shop.path().join(source.file_stem().unwrap());
+        let mut compile = Command::new("cc");
+        compile.args(C11).arg("-o").arg(&program).arg(&source);
+        succeed(compile.arg("-lzmq"));
+    }
+    let port = free_address().rsplit_once(':').unwrap().1.to_owned();
+    for (victim, lost) in [("0", 0), ("2", 1)] {
+        let mut server = Command::new(shop.path().join("parameter_server_zmq"));
+        let out = server.args(["3", &port, "60", victim]).output().unwrap();
+        let line = String::from_utf8(out.stdout).unwrap();
+        // A worker of a loaded machine may also be silent for too long.
+        assert!(line.starts_with("60 steps, parameter 70210, "), "{line}");
+        assert!(lost == 0 || !line.ends_with(" 0 lost\n"), "{line}");
     }
 }
 
