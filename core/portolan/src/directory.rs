@@ -97,7 +97,7 @@ pub(crate) struct Fresh {
     pub(crate) is_unsolicited: bool,
     /// Set if another peer had the number before.
     pub(crate) is_reused: bool,
-    /// Secret of the pair; `None` for peers of an endpoint.
+    /// Secret of the pair: that of the relation, or of two endpoints.
     pub(crate) pair_secret: Option<[u8; 32]>,
 }
 
@@ -245,7 +245,10 @@ impl Directory {
                 address: entry.address,
                 is_unsolicited: entry.state == State::Unsolicited,
                 is_reused: entry.generation > 0,
-                pair_secret: table.relations.get(&peer).map(|it| it.pair_secret),
+                pair_secret: match table.relations.get(&peer) {
+                    Some(relation) => Some(relation.pair_secret),
+                    None => table.own.map(|own| own.pair_secret(&entry.address)),
+                },
             }
         });
         registered.collect()

@@ -149,13 +149,18 @@ pub const STREAM: Setting = Setting {
               transfers to a peer shows that it is faster); never with auth=aead, fault or pcap",
 };
 
+/// Tests whether frames are encrypted with this value of [`AUTH`].
+#[must_use]
+pub fn is_encrypting(auth: &str) -> bool {
+    auth.starts_with("aead")
+}
+
 /// Returns the setting that excludes streams, if `value` has one. Streams are not used when frames
 /// are encrypted, recorded, or altered by injected faults, or when `stream` is off.
 #[must_use]
 pub fn stream_excluder(value: impl Fn(&Setting) -> Option<String>) -> Option<Setting> {
-    let is_sealed = |value: String| value.starts_with("aead");
     let is_off = |value: String| value == "off";
-    if value(&AUTH).is_some_and(is_sealed) {
+    if value(&AUTH).is_some_and(|auth| is_encrypting(&auth)) {
         return Some(AUTH);
     }
     if value(&STREAM).is_some_and(is_off) {

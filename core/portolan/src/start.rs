@@ -38,8 +38,8 @@ pub struct EndpointConfig {
     /// Set to have a thread serve arriving frames while the program computes, independent of
     /// `PORTOLAN_PROGRESS`.
     pub progress_thread: bool,
-    /// Set to encrypt and authenticate every frame on networks, as `auth=aead` does in a job. Only
-    /// for [`Node::standalone_with`](crate::Node::standalone_with); both sides need it.
+    /// Set to encrypt and authenticate every frame on networks, as `auth=aead` does in a job. Both
+    /// sides need it.
     pub encrypt: bool,
 }
 

@@ -13,6 +13,9 @@ pub const HELLO_LEN: usize = 80;
 /// Flag: the sender requests checksums.
 const CHECKSUM: u8 = 1;
 
+/// Flag: the endpoint id after the hello is encrypted.
+const HIDDEN_ID: u8 = 2;
+
 const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 
 /// Session parameters that each side sends to the other when a session opens; the layout is the
@@ -24,7 +27,7 @@ const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 /// 24  epoch (u64)           32  token (u64)      40  echo_token (u64)
 /// 48  credit_low (u32)      52  credit_high (u32)
 /// 56  frame_len_max (u16)   58  window_frames (u16)
-/// 60  path (u8)  61 flags (1: checksums)  62 0 0
+/// 60  path (u8)  61 flags (1: checksums, 2: hidden endpoint id)  62 0 0
 /// 64  mac (16 bytes): keyed hash over the frame header and bytes 0..64 with the job's secret
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct Hello {
     pub path: u8,
     /// Set if the sender requests checksums on this path (`P13.1`).
     pub checksum: bool,
+    /// Set if the endpoint id that follows is encrypted (`P10.7`).
+    pub hidden_id: bool,
 }
 
 impl Hello {
@@ -76,6 +81,7 @@ impl Hello {
             window_frames: u16_at(body, 58),
             path: body[60],
             checksum: body[61] & CHECKSUM != 0,
+            hidden_id: body[61] & HIDDEN_ID != 0,
         };
         let covered = &frame[..FRAME_HEADER_LEN + BODY_LEN];
         Ok((hello, covered, array(body, BODY_LEN)))
@@ -100,7 +106,8 @@ impl Hello {
         put(body, 56, self.frame_len_max.to_le_bytes());
         put(body, 58, self.window_frames.to_le_bytes());
         body[60] = self.path;
-        body[61] = if self.checksum { CHECKSUM } else { 0 };
+        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+        body[61] = flag(self.checksum, CHECKSUM) | flag(self.hidden_id, HIDDEN_ID);
         let tag = mac(&frame[..FRAME_HEADER_LEN + BODY_LEN]);
         put(frame, FRAME_HEADER_LEN + BODY_LEN, tag);
     }
@@ -124,6 +131,7 @@ mod tests {
             window_frames: 512,
             path: 1,
             checksum: true,
+            hidden_id: false,
         };
         let mut first = [0xa5; FRAME_HEADER_LEN + HELLO_LEN];
         let mut second = [0x5a; FRAME_HEADER_LEN + HELLO_LEN];

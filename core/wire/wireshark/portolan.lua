@@ -202,7 +202,7 @@ local HELLO = {
     { "job_id", 16, bytes = true }, { "from", 4 }, { "to", 4 }, { "epoch", 8 }, { "token", 8, hex = true },
     { "echo_token", 8, hex = true }, { "credits", 4 }, { "credits", 4 }, { "frame_len_max", 2 },
     { "window_frames", 2 }, { "path", 1, values = PATHS },
-    { "hello_flags", 1, bits = { { "checksum", 0x01 } } }, { nil, 2 }, { "mac", 16, bytes = true },
+    { "hello_flags", 1, bits = { { "checksum", 0x01 }, { "hidden_id", 0x02 } } }, { nil, 2 }, { "mac", 16, bytes = true },
 }
 local ENDPOINT_ID = { { "endpoint_id", ENDPOINT_ID_LEN, bytes = true } }
 local SEAL = { { "tag", 16, bytes = true }, { "count", 4 }, { "generation", 4 } }

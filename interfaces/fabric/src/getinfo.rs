@@ -17,7 +17,7 @@ use crate::offer::{self, Hints, Kind, Offer};
 use crate::provider_info::{FABRIC_NAME, NAME, OwnedInfo, ProviderInfo};
 use crate::sockaddr::{self, CAddr, Lookup};
 use portolan::binding::EndpointAddress;
-use portolan::binding::settings::{self, Setting};
+use portolan::binding::settings::{self, AUTH, Setting, is_encrypting};
 
 pub(crate) extern "C" fn getinfo(
     api: u32,
@@ -163,6 +163,11 @@ impl Query<'_> {
     /// Returns information with a source (for a listener) or destination that is resolved from node
     /// and service.
     fn connected_info(&self, offer: Offer) -> Result<ProviderInfo, Errno> {
+        if std::env::var(AUTH.variable).is_ok_and(|auth| is_encrypting(&auth)) {
+            return Err(refused(
+                "a connected endpoint with encryption: its requests are not encrypted",
+            ));
+        }
         let format = self.hints.map_or(FORMAT_UNSPEC, |hints| hints.addr_format);
         let has_address = self.node.is_some() || self.service.is_some();
         if !has_address || self.flags & PROV_ATTR_ONLY != 0 {

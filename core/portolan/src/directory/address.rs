@@ -199,6 +199,14 @@ impl EndpointAddress {
         endpoint_key(&self.token())
     }
 
+    /// Derives the secret of this endpoint and `other`, which seals their frames (`P10.7`). Only holders
+    /// of both addresses have it.
+    pub(crate) fn pair_secret(&self, other: &EndpointAddress) -> [u8; 32] {
+        let mut tokens = [self.token(), other.token()];
+        tokens.sort_unstable();
+        blake3::derive_key("portolan endpoint pair, version 1", tokens.as_flattened())
+    }
+
     fn token(&self) -> [u8; 16] {
         field(&self.0, 8)
     }

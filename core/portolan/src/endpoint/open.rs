@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::launch::{Job, PathChoice, check_env};
 use crate::links::{Links, Plan};
 use crate::seal::Auth;
-use crate::settings;
 use crate::start::{CONNECT_TIMEOUT, EndpointConfig, new_core, random, set_options, short_address};
 use crate::table::Table;
 use portolan_link::ShmConfig;
@@ -30,7 +29,7 @@ impl Endpoint {
         let token = random()?;
         let key = endpoint_key(&token);
         let job = standalone(config)?;
-        refuse_sealing(&job)?;
+        let auth = auth_of(&job)?;
         let plan = Plan::new(&job)?;
         let directory = Arc::new(Directory::new(&token));
         let shm = ShmConfig::open(OpenConfig {
@@ -43,10 +42,11 @@ impl Endpoint {
         let address = EndpointAddress::of(&own, token);
         directory.set_own(address);
         let liveness = unstarted.start_open(&key, Clock::new())?;
-        let (mut core, model) = new_core(&job, Auth::Token, &links, &plan)?;
-        core.open(*address.as_bytes(), key);
+        let (mut core, model) = new_core(&job, auth, &links, &plan)?;
+        let handshake_key = auth.handshake_key(&key);
+        core.open(*address.as_bytes(), handshake_key, auth.is_sealed());
         let table = Table::of_endpoint(own, Arc::clone(&directory));
-        let mut inner = Inner::new(job, Auth::Token, core, table)?;
+        let mut inner = Inner::new(job, auth, core, table)?;
         inner.set_directory(&directory, CONNECT_TIMEOUT);
         let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -84,16 +84,14 @@ fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
     Ok(job)
 }
 
-/// Refuses settings for sealing, because this version does not seal frames between endpoints. Users
-/// must not assume that it does.
-fn refuse_sealing(job: &Job) -> Result<(), Error> {
-    match settings::AUTH.of(job) {
-        Some(value) if value != "token" => Err(Error::Setting {
+/// Returns the setting `auth`. An endpoint always authenticates its peers.
+fn auth_of(job: &Job) -> Result<Auth, Error> {
+    match Auth::of_job(job)? {
+        Auth::None => Err(Error::Setting {
             name: "auth",
-            value,
-            why: "endpoints have auth=token only; unset it, or run the program by `portolan run`"
-                .to_owned(),
+            value: "none".to_owned(),
+            why: "endpoints authenticate their peers; write token or aead".to_owned(),
         }),
-        _ => Ok(()),
+        auth => Ok(auth),
     }
 }

@@ -9,7 +9,7 @@ use crate::launch::PathChoice;
 use crate::raw::{
     Cookie, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, Sent, SubmitError,
 };
-use portolan_proto::Cause;
+use portolan_proto::{Cause, DropReason};
 
 const PLAIN: RawSend = RawSend {
     space: RawSpace::Plain,
@@ -248,5 +248,42 @@ fn active_message_runs_hook_once_with_all_bytes() {
             assert_eq!((*got_tag, bytes.len()), (tag, len + 14));
             assert!(bytes[14..] == pattern(len), "{len} bytes");
         }
+    }
+}
+
+/// Opens an endpoint whose frames to networks are encrypted. It has no shared memory.
+fn open_sealed() -> Endpoint {
+    Endpoint::open(&EndpointConfig {
+        path: PathChoice::Udp,
+        interface: Some("lo".to_owned()),
+        encrypt: true,
+        ..EndpointConfig::default()
+    })
+    .unwrap()
+}
+
+#[test]
+fn encrypted_endpoints_exchange_messages_also_with_unsolicited_peers() {
+    let (mut a, mut b) = (open_sealed(), open_sealed());
+    let to_b = a.insert(&b.address()).unwrap();
+    a.inject(to_b, &PLAIN, b"ahoy").unwrap();
+    pass(&mut a, &mut b);
+    // The unsolicited peer has the number that its address gets.
+    let to_a = b.insert(&a.address()).unwrap();
+    b.inject(to_a, &PLAIN, b"ahoy").unwrap();
+    pass(&mut b, &mut a);
+}
+
+#[test]
+fn endpoint_without_encryption_does_not_reach_an_encrypted_one() {
+    let (mut a, mut b) = (open(PathChoice::Udp), open_sealed());
+    let to_b = a.insert(&b.address()).unwrap();
+    a.inject(to_b, &PLAIN, b"ahoy").unwrap();
+    let mut dropped = 0;
+    while dropped == 0 {
+        a.poll(&mut |_| {});
+        b.poll(&mut |done| panic!("{done:?}"));
+        let core = &b.engine.read().inner.core;
+        dropped = core.counters().drops(DropReason::BadMac);
     }
 }

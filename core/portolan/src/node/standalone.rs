@@ -171,7 +171,8 @@ impl Node {
         let key = endpoint_key(&token);
         let liveness = unstarted.start_open(&key, Clock::new())?;
         let (mut core, model) = new_core(&job, auth, &links, &plan)?;
-        core.open(*address.as_bytes(), auth.handshake_key(&key));
+        let handshake_key = auth.handshake_key(&key);
+        core.open(*address.as_bytes(), handshake_key, auth.is_sealed());
         let table = Table::of_endpoint(own, Arc::clone(&directory));
         let mut inner = Inner::new(job.clone(), auth, core, table)?;
         let first_call = u64::from(u32::from_le_bytes(random()?));

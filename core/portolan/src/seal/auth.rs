@@ -86,11 +86,15 @@ impl Auth {
         }
     }
 
+    pub(crate) fn is_sealed(self) -> bool {
+        matches!(self, Auth::Aead(_))
+    }
+
     /// Returns the number of bytes that sealing adds to network frames.
     pub(crate) fn overhead_len(self) -> usize {
-        match self {
-            Auth::Aead(_) => SEAL_LEN,
-            _ => 0,
+        match self.is_sealed() {
+            true => SEAL_LEN,
+            false => 0,
         }
     }
 

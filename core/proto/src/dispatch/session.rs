@@ -122,9 +122,11 @@ impl Core {
 
 impl Core {
     /// Makes this a process outside any job, known by `endpoint_id`; hellos to it are keyed with
-    /// `key`. Must be called before any peer is introduced.
-    pub fn open(&mut self, endpoint_id: EndpointId, key: [u8; 32]) {
-        self.sh.directory = Some(Box::new(Directory::new(endpoint_id, key)));
+    /// `key`. `hides_ids` is set to encrypt endpoint ids in hellos, if all peers do it. Must be called
+    /// before any peer is introduced.
+    pub fn open(&mut self, endpoint_id: EndpointId, key: [u8; 32], hides_ids: bool) {
+        let directory = Directory::new(endpoint_id, key, hides_ids);
+        self.sh.directory = Some(Box::new(directory));
     }
 
     /// Introduces a process with this `endpoint_id` as `peer`, reached by `links`, with hellos to

@@ -57,9 +57,17 @@ impl Peer {
             window_frames: sh.ctx.window_frames(&params),
             path: link.as_u8(),
             checksum: params.checksum,
+            hidden_id: (sh.directory.as_ref()).is_some_and(|open| open.hides_ids()),
         };
-        let endpoint_id = sh.directory.as_ref().map(|open| open.endpoint_id());
-        let endpoint_id = endpoint_id.map_or(&[][..], |endpoint_id| endpoint_id);
+        // P2.10: only a process that has the receiver's address has its key.
+        let (key, endpoint_id) = match &sh.directory {
+            Some(open) => {
+                let key = open.key_of(self.id);
+                (key, Some(open.endpoint_id_for(key, &hello)))
+            }
+            None => (&sh.ctx.config().secret, None),
+        };
+        let endpoint_id = endpoint_id.as_ref().map_or(&[][..], |id| id);
         let frame_len = FRAME_HEADER_LEN + HELLO_LEN + endpoint_id.len();
         let out = sh.scratch.start(frame_len);
         let header = FrameHeader {
@@ -76,11 +84,6 @@ impl Peer {
         };
         header.emit(out);
         out[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(endpoint_id);
-        // P2.10: only a process that has the receiver's address has its key.
-        let key = match &sh.directory {
-            Some(open) => open.key_of(self.id),
-            None => &sh.ctx.config().secret,
-        };
         hello.emit(out, |body| authenticator(key, body, endpoint_id));
         Some(Outgoing {
             link,

@@ -39,6 +39,7 @@ fn hello(job_id: [u8; 16], secret: &[u8; 32], epoch: u64) -> [u8; 16 + HELLO_LEN
         window_frames: 64,
         path: 1,
         checksum: false,
+        hidden_id: false,
     };
     hello.emit(&mut frame, |body| {
         blake3::keyed_hash(secret, body).as_bytes()[..16]

@@ -40,6 +40,9 @@ pub(crate) struct Choice {
     /// ofi (the libfabric provider).
     #[arg(long, value_name = "WAY")]
     via: Option<Via>,
+    /// Encrypt all messages between hosts, as PORTOLAN_AUTH=aead does.
+    #[arg(long)]
+    encrypt: bool,
     /// Run the MPI without Portolan, for comparison.
     #[arg(long)]
     plain: bool,
@@ -96,6 +99,15 @@ impl Choice {
     /// Returns the settings and the command line for `args` of the launcher.
     fn plan(&self, mpi: &Mpi, args: Vec<String>) -> Result<Plan> {
         let mut plan = Plan::new(mpi, args);
+        if self.plain && self.encrypt {
+            user_error!(
+                "--plain runs the MPI without Portolan, which cannot encrypt then: leave --plain or --encrypt out"
+            );
+        }
+        if self.encrypt {
+            let own = std::env::var(settings::AUTH.variable).ok();
+            plan.take_encryption(own.filter(|own| !own.is_empty()).as_deref())?;
+        }
         if !self.plain {
             self.take_transport(mpi, &mut plan)?;
         }

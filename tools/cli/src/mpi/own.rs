@@ -45,6 +45,7 @@ impl Args {
             None => (word, None),
         };
         match name {
+            "--encrypt" if value.is_none() => self.choice.encrypt = true,
             "--plain" if value.is_none() => self.choice.plain = true,
             "--dry-run" if value.is_none() => self.choice.dry_run = true,
             _ if VALUED.contains(&name) => {

@@ -4,7 +4,10 @@
 use super::exports::{LIST, Way};
 use super::find::{Kind, Mpi};
 use super::provider;
+use crate::error::user_error;
+use anyhow::Result;
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use portolan::binding::settings::{AUTH, is_encrypting};
 use portolan_profile::VARIABLE;
 use std::fmt;
 use std::fs::File;
@@ -125,6 +128,20 @@ impl Plan {
                 self.set("I_MPI_OFI_PROVIDER", PROVIDER);
             }
         }
+    }
+
+    /// Makes all processes encrypt their messages between hosts. `own` is the user's setting.
+    ///
+    /// # Errors
+    /// The user's setting does not encrypt.
+    pub(super) fn take_encryption(&mut self, own: Option<&str>) -> Result<()> {
+        match own {
+            None => self.set(AUTH.variable, "aead"),
+            // Another cipher.
+            Some(own) if is_encrypting(own) => {}
+            Some(own) => user_error!("--encrypt contradicts {}={own}: unset it", AUTH.variable),
+        }
+        Ok(())
     }
 
     /// Assigns the ranks to the hosts of a lab in turn.
@@ -266,7 +283,10 @@ impl Plan {
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let is_own = |name: &String| name.starts_with("PORTOLAN_") && name != VARIABLE;
         let mut own: Vec<String> = own.filter(is_own).collect();
+        let set = self.environment.iter().map(|(name, _)| (*name).to_owned());
+        own.extend(set.filter(is_own));
         own.sort();
+        own.dedup();
         for name in own {
             self.export(&name);
         }

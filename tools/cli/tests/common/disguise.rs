@@ -76,6 +76,7 @@ fn hello(bytes: &mut [u8], word: u64) {
         window_frames: u16::MAX,
         path: 1,
         checksum: false,
+        hidden_id: false,
     };
     hello.emit(bytes, |_| [7; 16]);
 }

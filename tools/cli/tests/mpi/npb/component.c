@@ -126,6 +126,26 @@ static long lengths(void)
     return wrong;
 }
 
+/* Passes a text around, alone and often in one message, for a test that searches a capture for it. */
+static long text(void)
+{
+    static const char words[] = "in plain text, ";
+    enum { LEN = sizeof(words) - 1, COUNT = 20000 };
+    static char out[LEN * COUNT], in[LEN * COUNT];
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    long wrong = 0;
+    for (int at = 0; at < COUNT; ++at) {
+        memcpy(out + at * LEN, words, LEN);
+    }
+    for (int count = 1; count <= COUNT; count *= 2) {
+        memset(in, 0xa5, sizeof(in));
+        MPI_Sendrecv(out, count * LEN, MPI_CHAR, right, 3, in, count * LEN, MPI_CHAR, left, 3, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        wrong += 0 != memcmp(in, out, (size_t) (count * LEN));
+    }
+    return wrong;
+}
+
 /* Tests many unexpected messages, received in reverse order. */
 static long unexpected(void)
 {
@@ -396,6 +416,8 @@ int main(int argc, char **argv)
         wrong = alltoallw();
     } else if (0 == strcmp(scene, "lengths")) {
         wrong = lengths();
+    } else if (0 == strcmp(scene, "text")) {
+        wrong = text();
     } else if (0 == strcmp(scene, "unexpected")) {
         wrong = unexpected();
     } else if (0 == strcmp(scene, "probes")) {

@@ -8,7 +8,8 @@
 use super::{PATIENCE_S, PROGRAMS, sources};
 use crate::common::labs::Lab;
 use crate::common::mpi::{self, Commands};
-use crate::common::{Ended, built, can_make_labs, copy_program};
+use crate::common::{Ended, KillOnDrop, built, can_make_labs, copy_program, kill, portolan};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -152,6 +153,47 @@ fn a_killed_rank_ends_the_job_over_the_component() {
             said.contains("signal 9") || said.contains("the peer failed"),
             "{said}"
         );
+    }
+}
+
+/// Plays the scene `text` between the hosts of `lab`, with these options before the program, and
+/// returns the frames sent meanwhile.
+fn frames_of_text(stage: &Stage, lab: &Lab, options: &[&str]) -> Vec<u8> {
+    let path = stage.room.path().join("frames.pcap");
+    let mut capture = portolan(&["lab", "capture", "--name", &lab.0, "--output"]);
+    capture
+        .arg(&path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut capture = KillOnDrop(capture.spawn().unwrap());
+    let mut notice = String::new();
+    let mut err = BufReader::new(capture.0.stderr.take().unwrap());
+    err.read_line(&mut notice).unwrap();
+    assert!(notice.contains("recording"), "{notice}");
+    let mut run = stage.command(Some(lab), 2);
+    run.args(options);
+    run.arg(stage.room.path().join("component")).arg("text");
+    check(run, 2, &["text"]);
+    kill(i32::try_from(capture.0.id()).unwrap(), "-INT");
+    assert!(capture.0.wait().unwrap().success());
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn encrypted_programs_are_right_and_send_no_plain_text() {
+    let Some(stage) = Stage::build().filter(|_| can_make_labs()) else {
+        return;
+    };
+    let lab = Lab::up("btle", "2");
+    let has_text = |frames: &[u8]| frames.windows(14).any(|bytes| bytes == b"in plain text,");
+    assert!(has_text(&frames_of_text(&stage, &lab, &[])));
+    let frames = frames_of_text(&stage, &lab, &["--encrypt"]);
+    assert!(frames.len() > 600_000 && !has_text(&frames));
+    for scene in SCENES {
+        let mut run = stage.command(Some(&lab), 2);
+        run.arg("--encrypt");
+        run.arg(stage.room.path().join("component")).arg(scene);
+        check(run, 2, &[scene]);
     }
 }
 
