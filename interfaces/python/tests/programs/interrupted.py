@@ -28,6 +28,9 @@ def interrupted(call):
     raise AssertionError("the call has ended without KeyboardInterrupt")
 
 
+# A command in the background of a shell ignores SIGINT, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 with portolan.Node() as node:
     node.open(7)
     if node.rank == 1:
