@@ -8,7 +8,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -259,6 +261,72 @@ fn memcached_answers_what_was_stored() {
         \x20while len(g)<len(w): g+=s.recv(65536)\n\
         \x20assert g==w\n";
     run("0", &["python3", "-c", script, &text]);
+}
+
+/// Writes a stand-in for `portolan` with only `sockets OPTIONS -- PROGRAM ARGS`, because the command
+/// belongs to another crate. The statistics are appended to a file beside it.
+fn stand_in(dir: &Path) -> PathBuf {
+    let path = dir.join("portolan");
+    let text = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift\n\
+         export LD_PRELOAD={} PORTOLAN_SOCKETS_STATS={}/stats PORTOLAN_SOCKETS_SPIN_NS=20000\n\
+         exec \"$@\"\n",
+        library().display(),
+        dir.display()
+    );
+    std::fs::write(&path, text).unwrap();
+    std::fs::write(dir.join("stats"), "").unwrap();
+    // PostgreSQL runs as another user than root.
+    for (path, mode) in [(dir, 0o755), (&path, 0o755), (&dir.join("stats"), 0o666)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    path
+}
+
+/// Returns the bytes that connections of one end (`accepted` or `connected`) sent and received by
+/// memory.
+fn bytes_by_memory(stats: &str, end: &str) -> u64 {
+    let lines = stats.lines().map(|line| line.split(' '));
+    let of_end = lines.filter_map(|words| {
+        let words: Vec<&str> = words.collect();
+        (words[1] == end)
+            .then(|| words[4].parse::<u64>().unwrap() + words[6].parse::<u64>().unwrap())
+    });
+    of_end.sum()
+}
+
+/// PostgreSQL forks a process for each connection. The example fails if a result of the distributed
+/// database differs from that of a single server, or if pgbench's balances do not agree.
+#[test]
+fn distributed_postgresql_answers_as_a_single_server_does() {
+    if !are_installed(&["python3", "setpriv"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sql/sql.py");
+    let output = Command::new("timeout")
+        .args(["-k", "1", "500", "python3", "-B"])
+        .arg(example)
+        .arg("--portolan")
+        .arg(stand_in(dir.path()))
+        .args(["--scale", "0.001", "--repeats", "2", "--pgbench", "100"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{output:?}");
+    println!("{text}");
+    if text.starts_with("SKIPPED") {
+        return;
+    }
+    assert_eq!(text.matches(" rows, equal").count(), 5, "{text}");
+    let stats = std::fs::read_to_string(dir.path().join("stats")).unwrap();
+    for end in ["accepted", "connected"] {
+        let by_memory = bytes_by_memory(&stats, end);
+        assert!(
+            by_memory > 10_000,
+            "{end}: {by_memory} bytes by memory: {stats}"
+        );
+    }
 }
 
 /// Returns the names of the failed tests of a module of Python's test suite.

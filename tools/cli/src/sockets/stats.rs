@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Rows that are printed; the others are summed up.
+/// Rows that are printed; the others are only in the sum.
 const ROWS_MAX: usize = 40;
 
 /// Words of the library for the reason why a connection used the kernel, with explanations.
@@ -40,6 +40,21 @@ struct Sum {
     bytes: [u64; 4],
 }
 
+impl Sum {
+    fn add(&mut self, connections: u64, bytes: [u64; 4]) {
+        self.connections = self.connections.saturating_add(connections);
+        for (place, more) in self.bytes.iter_mut().zip(bytes) {
+            *place = place.saturating_add(more);
+        }
+    }
+
+    fn row(&self, process: &str, end: &str, why: &str) -> String {
+        let [a, b, c, d] = self.bytes;
+        let count = self.connections;
+        format!("{process:>8} {end:>9} {count:>6} {a:>14} {b:>14} {c:>14} {d:>14}  {why}\n")
+    }
+}
+
 /// Key of a row: process, end, and the reason for using the kernel.
 type Key<'a> = (u32, &'a str, &'a str);
 
@@ -54,15 +69,13 @@ fn parse(line: &str) -> Option<(Key<'_>, [u64; 4])> {
     Some(((process, end, why), bytes))
 }
 
-/// Returns the table for the lines that the library wrote.
+/// Returns the table for the lines that the library wrote. Its last row is the sum of all.
 pub(super) fn render(lines: &str) -> String {
     let mut sums: BTreeMap<Key<'_>, Sum> = BTreeMap::new();
+    let mut total = Sum::default();
     for (key, bytes) in lines.lines().filter_map(parse) {
-        let sum = sums.entry(key).or_default();
-        sum.connections += 1;
-        for (place, more) in sum.bytes.iter_mut().zip(bytes) {
-            *place = place.saturating_add(more);
-        }
+        sums.entry(key).or_default().add(1, bytes);
+        total.add(1, bytes);
     }
     if sums.is_empty() {
         return "portolan: no process of the program had a TCP connection\n".into();
@@ -72,19 +85,15 @@ pub(super) fn render(lines: &str) -> String {
         "process", "end", "count", "sent: memory", "kernel", "got: memory", "kernel"
     );
     for ((process, end, why), sum) in sums.iter().take(ROWS_MAX) {
-        let [a, b, c, d] = sum.bytes;
         let known = REASONS.iter().find(|(word, _)| word == why);
         let why = known.map_or(*why, |(_, reason)| *reason);
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "{process:>8} {end:>9} {:>6} {a:>14} {b:>14} {c:>14} {d:>14}  {why}",
-            sum.connections
-        );
+        text.push_str(&sum.row(&process.to_string(), end, why));
     }
     if sums.len() > ROWS_MAX {
+        // Writing to a string does not fail.
         let _ = writeln!(text, "and {} more rows", sums.len() - ROWS_MAX);
     }
+    text.push_str(&total.row("all", "total", ""));
     text.push_str(
         "Bytes are counted from the moment at which both ends were connected by memory.\n",
     );
@@ -107,6 +116,19 @@ mod tests {
         assert_eq!(rows[1], ["7", "accepted", "2", "11", "3", "4", "5"]);
         assert_eq!(rows[2][..3], ["7", "connected", "1"]);
         assert!(text.contains("does not run under"));
+        assert_eq!(rows[3], ["all", "total", "3", "11", "3", "4", "5"]);
+    }
+
+    #[test]
+    fn sum_includes_the_rows_that_are_not_printed() {
+        let lines: String = (0..100)
+            .map(|pid| format!("{pid} accepted joined - 1 2 3 4\n"))
+            .collect();
+        let text = render(&lines);
+        assert!(text.contains("and 60 more rows"));
+        let sum = text.lines().find(|line| line.contains("total")).unwrap();
+        let words: Vec<&str> = sum.split_whitespace().collect();
+        assert_eq!(words, ["all", "total", "100", "100", "200", "300", "400"]);
     }
 
     #[test]
