@@ -9,7 +9,7 @@ use crate::lock::Lock;
 use crate::pool::Pool;
 use crate::segment::{Half, Segment};
 use crate::table::{self, Kind};
-use crate::{epoll, real, settings, stats};
+use crate::{epoll, give_back, real, settings, stats};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -227,6 +227,9 @@ pub(crate) fn remove_fd(fd: i32) {
     };
     if table::set(fd, Kind::Other) != Some(Kind::Conn(conn.index())) {
         return;
+    }
+    if conn.fds.load(Ordering::SeqCst) == 1 {
+        give_back::outgoing(&conn, fd);
     }
     if conn.fds.fetch_sub(1, Ordering::SeqCst) == 1 {
         conn.leave(fd);

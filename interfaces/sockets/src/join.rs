@@ -101,11 +101,23 @@ fn search(conn: &conn::ConnRef, fd: i32) -> Found {
 }
 
 /// Returns an option of a socket that is a number.
-fn option(fd: i32, level: c_int, name: c_int) -> Option<c_int> {
+pub(crate) fn option(fd: i32, level: c_int, name: c_int) -> Option<c_int> {
     let mut value: c_int = 0;
     let mut len = socklen::<c_int>();
     // SAFETY: the value has the given length.
     let got = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    (got == 0).then_some(value)
+}
+
+/// Returns the kernel's number of a socket, which no other socket ever has.
+pub(crate) fn cookie(fd: i32) -> Option<u64> {
+    /// Of the kernel's `include/uapi/asm-generic/socket.h`.
+    const SO_COOKIE: c_int = 57;
+    let mut value = 0_u64;
+    let mut len = socklen::<u64>();
+    let place = (&raw mut value).cast();
+    // SAFETY: the value has the given length.
+    let got = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, SO_COOKIE, place, &raw mut len) };
     (got == 0).then_some(value)
 }
 
@@ -232,13 +244,16 @@ fn queued(fd: i32, request: libc::c_ulong) -> Option<u64> {
 }
 
 /// Stores this end's positions in the segment, before the other end may use them.
-fn begin(segment: Segment, end: usize, (sent, received): (u64, u64)) {
+fn begin(segment: Segment, end: usize, fd: i32, (sent, received): (u64, u64)) {
     let incoming = segment.half(1 - end);
     incoming
         .reader()
         .received
         .store(received, Ordering::Release);
     let writer = segment.half(end).writer();
+    writer
+        .cookie
+        .store(cookie(fd).unwrap_or(0), Ordering::Relaxed);
     writer.kernel_sent.store(sent, Ordering::Release);
     // SYNC: join.ready
     writer.ready.store(1, Ordering::Release);
@@ -286,7 +301,7 @@ fn connect_to_other(fd: i32, name: &libc::sockaddr_un, len: socklen_t) -> Found 
         segment.unmap();
         return Found::NotYet;
     };
-    begin(segment, 0, positions);
+    begin(segment, 0, fd, positions);
     if send_file(socket.as_raw_fd(), file.as_raw_fd()) {
         return Found::Segment(segment);
     }
@@ -317,7 +332,7 @@ fn await_other(conn: &Conn, fd: i32, name: &libc::sockaddr_un, len: socklen_t) -
         segment.unmap();
         return Found::Never(Why::Alone);
     };
-    begin(segment, 1, positions);
+    begin(segment, 1, fd, positions);
     Found::Segment(segment)
 }
 

@@ -25,6 +25,7 @@ mod conn;
 mod cursor;
 mod epoll;
 mod errno;
+mod give_back;
 mod join;
 mod lock;
 mod pool;

@@ -53,6 +53,14 @@ impl Lock {
     /// # Errors
     /// This thread holds it already.
     pub(crate) fn lock(&self) -> Result<(), Interrupted> {
+        self.lock_within(u32::MAX)
+    }
+
+    /// Holds the lock, unless it is not free within `limit` attempts.
+    ///
+    /// # Errors
+    /// The lock is not free, or this thread holds it already.
+    pub(crate) fn lock_within(&self, limit: u32) -> Result<(), Interrupted> {
         let own = own_id();
         let mut attempts = 0_u32;
         loop {
@@ -62,10 +70,10 @@ impl Lock {
             let Err(holder) = found else {
                 return Ok(());
             };
-            if holder == own {
+            attempts = attempts.wrapping_add(1);
+            if holder == own || attempts == limit {
                 return Err(Interrupted);
             }
-            attempts = attempts.wrapping_add(1);
             if attempts.is_multiple_of(YIELDS) {
                 self.replace_dead(holder, own)?;
             }

@@ -5,7 +5,7 @@
 use crate::conn;
 use crate::stats::{self, Why};
 use crate::table::{self, Kind};
-use crate::{epoll, errno, lock, real, settings};
+use crate::{epoll, errno, give_back, lock, real, settings};
 use libc::{c_int, c_uint};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -31,8 +31,18 @@ pub(crate) fn load() {
 /// Ends the library, when the process exits.
 pub(crate) fn unload() {
     if is_own_memory() {
+        give_back_all();
         stats::write_open();
         leave_all(false);
+    }
+}
+
+/// Returns the unread bytes of all connections, which the end of the process closes.
+fn give_back_all() {
+    for fd in table::known() {
+        if let Some(conn) = conn::of(fd) {
+            give_back::outgoing(&conn, fd);
+        }
     }
 }
 
@@ -41,6 +51,11 @@ fn note_process() {
     let pid = unsafe { libc::getpid() };
     PROCESS.store(pid, Ordering::Relaxed);
     stats::set_process(pid);
+}
+
+/// Returns the number of this process.
+pub(crate) fn number() -> i32 {
+    PROCESS.load(Ordering::Relaxed)
 }
 
 /// Returns false in a child of `vfork`, which must not change its parent's records.
@@ -196,7 +211,7 @@ pub(crate) fn before_exec() {
             && is_inherited(fd)
             && let Some(conn) = conn::any_of(fd)
         {
-            conn.stay_on_kernel(Why::Inherited);
+            give_back::hand_over(&conn, fd, Why::Inherited);
         }
     }
     errno::set(error);
@@ -205,7 +220,7 @@ pub(crate) fn before_exec() {
 /// A new program gets the connection of this descriptor.
 pub(crate) fn given_away(fd: c_int) {
     if let Some(conn) = conn::any_of(fd) {
-        conn.stay_on_kernel(Why::Inherited);
+        give_back::hand_over(&conn, fd, Why::Inherited);
     }
 }
 

@@ -32,7 +32,7 @@ const FRONT: usize = 4096;
 const LEN: usize = FRONT + 2 * RING;
 
 /// Version of the layout.
-const VERSION: u32 = 0x504f_5301;
+const VERSION: u32 = 0x504f_5302;
 
 /// The reader may sleep in the kernel.
 pub(crate) const ARMED: u64 = 1;
@@ -67,6 +67,25 @@ pub(crate) struct WriterState {
     pub(crate) ready: AtomicU32,
     /// 1 after the end's `shutdown` of its sending.
     pub(crate) shut: AtomicU32,
+    /// The kernel's number of the end's socket (`SO_COOKIE`).
+    pub(crate) cookie: AtomicU64,
+    /// Process of the last put, and its descriptor.
+    pid: AtomicU32,
+    fd: AtomicU32,
+}
+
+impl WriterState {
+    /// Stores the process and the descriptor by which the end writes.
+    pub(crate) fn set_owner(&self, pid: i32, fd: i32) {
+        self.pid.store(pid.unsigned_abs(), Ordering::Relaxed);
+        self.fd.store(fd.unsigned_abs(), Ordering::Relaxed);
+    }
+
+    /// Returns the process and the descriptor of the last put.
+    pub(crate) fn owner(&self) -> (u32, u32) {
+        let load = |field: &AtomicU32| field.load(Ordering::Relaxed);
+        (load(&self.pid), load(&self.fd))
+    }
 }
 
 /// State that the reading end's processes share.
@@ -324,6 +343,24 @@ impl<'a> Half<'a> {
         (unsafe { self.ring.add(at) }, len)
     }
 
+    /// Makes `len` bytes the only ones of the empty ring, behind all kernel bytes, for a caller that
+    /// holds both locks. `len` is at most [`RING`].
+    pub(crate) fn put_back(self, start: *const u8, len: usize) {
+        let len = len.min(RING);
+        let head = self.word().tail().wrapping_sub(len as u64);
+        let at = position(head);
+        let first = len.min(RING - at);
+        // SAFETY: both pieces are inside the ring, which is empty; `start` has `len` bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(start, self.ring.add(at), first);
+            std::ptr::copy_nonoverlapping(start.add(first), self.ring, len - first);
+        }
+        let kernel_sent = self.writer().kernel_sent.load(Ordering::SeqCst);
+        self.writer().mark.store(kernel_sent, Ordering::Release);
+        // SYNC: ring.take
+        self.direction.reader.head.store(head, Ordering::Release);
+    }
+
     /// Drops the first `len` bytes of the ring.
     pub(crate) fn skip(self, len: usize) {
         let head = self.head().wrapping_add(len as u64);
@@ -399,6 +436,22 @@ mod tests {
         assert!(!half.word().is_kernel());
         assert_eq!(put(half, &vec![1; RING + 1]), Some(RING));
         assert!(half.word().is_kernel() && !half.word().is_armed());
+        segment.unmap();
+    }
+
+    #[test]
+    fn bytes_put_back_are_read_before_and_behind_the_end_of_the_ring() {
+        let (segment, _file) = Segment::create().unwrap();
+        let half = segment.half(0);
+        half.open_ring();
+        assert_eq!(put(half, b"abc"), Some(3));
+        assert_eq!(take(half, 3, false), b"abc");
+        // More than was ever put: the rest begins before the ring's first byte.
+        half.writer().kernel_sent.store(9, Ordering::Relaxed);
+        half.put_back(b"0123456789".as_ptr(), 10);
+        assert_eq!((half.len(), half.mark()), (10, 9));
+        assert_eq!(put(half, b"x"), Some(1));
+        assert_eq!(take(half, 100, false), b"0123456789x");
         segment.unmap();
     }
 

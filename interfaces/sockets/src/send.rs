@@ -5,7 +5,7 @@ use crate::conn::{self, ConnRef, Ends, add};
 use crate::cursor::Cursor;
 use crate::segment::Half;
 use crate::stats::Why;
-use crate::{errno, join, ready, real};
+use crate::{errno, join, process, ready, real};
 use libc::{c_int, iovec};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -142,6 +142,7 @@ impl Writer<'_> {
         if !may {
             return 0;
         }
+        writer.set_owner(process::number(), self.call.fd);
         half.put(word, &mut self.cursor).unwrap_or(0)
     }
 

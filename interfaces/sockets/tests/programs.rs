@@ -329,6 +329,38 @@ fn distributed_postgresql_answers_as_a_single_server_does() {
     }
 }
 
+/// The bytes of a ring return to the kernel, also behind others, if the host permits it.
+#[test]
+fn program_without_the_library_reads_the_unread_bytes_of_a_passed_connection() {
+    if !are_installed(&["python3"]) {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/give_back.py");
+    let script = script.to_str().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut by_memory = 0;
+    for how in ["message", "exec", "spawn"] {
+        for (writer, len, buffer) in [
+            ("waits", "100", "0"),
+            ("waits", "200000", "0"),
+            ("waits", "200000", "8192"),
+            ("waits", "600000", "0"),
+            ("shuts", "50000", "0"),
+            ("closes", "50000", "0"),
+        ] {
+            let file = dir.path().join(format!("{how}-{writer}-{len}-{buffer}"));
+            let words = ["python3", script, how, writer, len, buffer];
+            let mut command = preloaded("20000", &words);
+            command.env("PORTOLAN_SOCKETS_STATS", &file);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{words:?}: {output:?}");
+            by_memory += bytes_by_memory(&std::fs::read_to_string(file).unwrap(), "connected");
+        }
+    }
+    // Each run wrote a part to the ring.
+    assert!(by_memory > 1_000_000, "{by_memory}");
+}
+
 /// Returns the names of the failed tests of a module of Python's test suite.
 fn python_failures(module: &str, with_library: bool) -> BTreeSet<String> {
     // VSOCK needs a hypervisor's device and may hang without it.

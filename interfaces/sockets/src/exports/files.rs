@@ -141,9 +141,7 @@ fn stay(fd: c_int) {
 /// Streams of the C library do not call the functions of this library.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
-    if let Some(conn) = conn::of(fd) {
-        conn.stay_on_kernel(Why::Inherited);
-    }
+    process::given_away(fd);
     real::fdopen(fd, mode)
 }
 

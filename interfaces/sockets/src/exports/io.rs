@@ -2,6 +2,7 @@
 //! Functions that read and write.
 
 use crate::conn;
+use crate::give_back;
 use crate::real;
 use crate::recv::{self, Received};
 use crate::send;
@@ -296,8 +297,9 @@ fn passes_descriptors(msg: *const msghdr) {
                 let data = libc::CMSG_DATA(control).cast::<c_int>();
                 let len = ((*control).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 for index in 0..len / size_of::<c_int>() {
-                    if let Some(conn) = conn::of(data.add(index).read_unaligned()) {
-                        conn.stay_on_kernel(Why::Passed);
+                    let fd = data.add(index).read_unaligned();
+                    if let Some(conn) = conn::of(fd) {
+                        give_back::hand_over(&conn, fd, Why::Passed);
                     }
                 }
             }
@@ -398,8 +400,10 @@ extern "C-unwind" fn ioctl(fd: c_int, request: libc::c_ulong, arg: *mut c_void) 
 #[unsafe(no_mangle)]
 extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if how != libc::SHUT_RD
-        && let Some(ends) = conn::of(fd).and_then(|conn| conn.joined())
+        && let Some(conn) = conn::of(fd)
+        && let Some(ends) = conn.joined()
     {
+        give_back::outgoing(&conn, fd);
         let writer = ends.outgoing().writer();
         writer.shut.store(1, std::sync::atomic::Ordering::Release);
     }

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Return of unread ring bytes to the kernel's connection, for a reader that will not have this
+//! library, or before the writer ends its direction.
+//!
+//! Only the writer's socket can put bytes into the reader's. A reader duplicates the socket from
+//! the writer's process for the time of the return (`pidfd_getfd(2)`, which needs the permission
+//! to trace it). The socket's cookie proves that it is the right one.
+//!
+//! Kernel bytes behind the ring's are received first, and sent again behind them. Both locks of the
+//! direction are held, so neither end sees a stream with a gap. If the return is not possible, the
+//! bytes stay in the ring.
+#![allow(unsafe_code)]
+
+use crate::conn::{ConnRef, Ends};
+use crate::segment::{Half, RING};
+use crate::stats::Why;
+use crate::{errno, join, ready, real};
+use libc::{c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+/// Bytes that a return can hold. Memory is only used for bytes that occur.
+const ROOM: usize = 1 << 30;
+
+/// Attempts to take a lock, with a yield for most of them. A stopped process may hold it.
+const ATTEMPTS: u32 = 20_000;
+
+/// Longest wait for progress, in milliseconds.
+const PATIENCE_MS: c_int = 1000;
+
+/// Returns the connection to the kernel permanently, with the unread bytes of its ring, because a
+/// program without the library may read it.
+pub(crate) fn hand_over(conn: &ConnRef, fd: i32, why: Why) {
+    conn.stay_on_kernel(why);
+    if let Some(ends) = conn.joined() {
+        let error = errno::last();
+        incoming(ends, fd);
+        errno::set(error);
+    }
+}
+
+/// Returns the unread bytes of the direction that this end writes, before this end sends FIN.
+pub(crate) fn outgoing(conn: &ConnRef, fd: i32) {
+    let Some(ends) = conn.joined() else {
+        return;
+    };
+    let half = ends.outgoing();
+    if half.len() == 0 || !conn.is_sole_user() {
+        return;
+    }
+    let error = errno::last();
+    if let Some(_locks) = Locks::of(half) {
+        // The bytes would not be in front of those that the kernel already has.
+        let is_last = half.mark() == half.writer().kernel_sent.load(Ordering::SeqCst)
+            && half.writer().in_kernel.load(Ordering::SeqCst) == 0;
+        let mut bytes = is_last.then(Bytes::new).flatten();
+        if let Some(bytes) = &mut bytes {
+            half.close();
+            bytes.add_ring(half);
+            bytes.send(half, fd);
+        }
+    }
+    errno::set(error);
+}
+
+fn incoming(ends: Ends, fd: i32) {
+    let half = ends.incoming();
+    if half.len() == 0 {
+        return;
+    }
+    let (Some(socket), Some(_locks)) = (writers_socket(half), Locks::of(half)) else {
+        return;
+    };
+    if half.len() == 0 || ready::has_ended(fd) {
+        return;
+    }
+    let Some(mut bytes) = Bytes::new() else {
+        return;
+    };
+    if has_later_bytes(half) {
+        let before_ring = half.mark().wrapping_sub(received(half));
+        bytes.drain(half, fd, usize::try_from(before_ring).unwrap_or(0));
+        bytes.add_ring(half);
+        while has_later_bytes(half) && bytes.drain(half, fd, usize::MAX) {}
+    } else {
+        bytes.add_ring(half);
+    }
+    bytes.send(half, socket.as_raw_fd());
+}
+
+/// Returns true if the kernel has, or is receiving, bytes behind those in the ring.
+fn has_later_bytes(half: Half<'_>) -> bool {
+    let writer = half.writer();
+    // Read in this order: a writer counts its bytes before it leaves the kernel.
+    let is_sending = writer.in_kernel.load(Ordering::SeqCst) > 0;
+    let sent = writer.kernel_sent.load(Ordering::SeqCst);
+    is_sending || sent != half.mark().max(received(half))
+}
+
+fn received(half: Half<'_>) -> u64 {
+    half.reader().received.load(Ordering::Acquire)
+}
+
+/// Duplicates the writer's socket from its process.
+fn writers_socket(half: Half<'_>) -> Option<OwnedFd> {
+    let (pid, fd) = half.writer().owner();
+    // SAFETY: the call has no preconditions.
+    let process = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    let process = process.as_raw_fd();
+    // SAFETY: as above.
+    let socket = owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process, fd, 0) })?;
+    let cookie = half.writer().cookie.load(Ordering::Relaxed);
+    let is_writers = cookie != 0 && join::cookie(socket.as_raw_fd()) == Some(cookie);
+    is_writers.then_some(socket)
+}
+
+fn owned(fd: libc::c_long) -> Option<OwnedFd> {
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: the caller just received this new descriptor.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Both locks of a direction.
+struct Locks<'a>(Half<'a>);
+
+impl<'a> Locks<'a> {
+    /// Takes the locks, the reader's first, as all functions do.
+    fn of(half: Half<'a>) -> Option<Locks<'a>> {
+        let (reader, writer) = (&half.reader().lock, &half.writer().lock);
+        reader.lock_within(ATTEMPTS).ok()?;
+        if writer.lock_within(ATTEMPTS).is_err() {
+            reader.unlock();
+            return None;
+        }
+        Some(Locks(half))
+    }
+}
+
+impl Drop for Locks<'_> {
+    fn drop(&mut self) {
+        self.0.writer().lock.unlock();
+        self.0.reader().lock.unlock();
+    }
+}
+
+/// Bytes of the stream in their order, outside of ring and kernel.
+struct Bytes {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Bytes {
+    fn new() -> Option<Bytes> {
+        let base = crate::table::zeroed(ROOM, false);
+        (!base.is_null()).then_some(Bytes { base, len: 0 })
+    }
+
+    /// Receives up to `most` bytes that the kernel has or receives soon. Returns false if none
+    /// came.
+    fn drain(&mut self, half: Half<'_>, fd: i32, most: usize) -> bool {
+        let mut left = most.min(ROOM - RING - self.len);
+        let before = left;
+        while left > 0 {
+            // SAFETY: the place is inside the mapping, and has room for `left` bytes.
+            let place = unsafe { self.base.add(self.len) };
+            let got = real::recv(fd, place.cast(), left, libc::MSG_DONTWAIT);
+            let Some(got) = usize::try_from(got).ok().filter(|got| *got > 0) else {
+                // A bounded drain waits for bytes in flight, an unbounded one only for the first.
+                let is_done = most == usize::MAX && left < before;
+                if is_done || errno::last() != libc::EAGAIN || !waits_for(fd, libc::POLLIN) {
+                    break;
+                }
+                continue;
+            };
+            self.len += got;
+            left -= got;
+            let sum = &half.reader().received;
+            sum.fetch_add(got as u64, Ordering::AcqRel);
+        }
+        left < before
+    }
+
+    /// Takes all bytes of the ring.
+    fn add_ring(&mut self, half: Half<'_>) {
+        while half.len() > 0 && self.len < ROOM {
+            let (start, len) = half.first_piece(ROOM - self.len);
+            // SAFETY: both pieces are inside their memory, and do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(start, self.base.add(self.len), len) };
+            self.len += len;
+            half.skip(len);
+        }
+    }
+
+    /// Sends all bytes by the writer's socket. Puts the rest back into the ring if the kernel has
+    /// no room for them.
+    fn send(&mut self, half: Half<'_>, socket: i32) {
+        let mut sent = 0;
+        let mut may_wait = true;
+        while sent < self.len {
+            // SAFETY: the place is inside the mapping.
+            let place: *const c_void = unsafe { self.base.add(sent) }.cast();
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            let moved = real::send(socket, place, self.len - sent, flags);
+            if let Ok(moved) = usize::try_from(moved) {
+                sent += moved;
+                may_wait = true;
+                continue;
+            }
+            let is_full = errno::last() == libc::EAGAIN;
+            let left = self.len - sent;
+            if !is_full || !may_wait && left <= RING {
+                break;
+            }
+            enlarge(socket, left);
+            may_wait = waits_for(socket, libc::POLLOUT);
+        }
+        let writer = half.writer();
+        writer.kernel_sent.fetch_add(sent as u64, Ordering::SeqCst);
+        // SAFETY: the rest is inside the mapping.
+        half.put_back(unsafe { self.base.add(sent) }, self.len - sent);
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: the mapping has this length and no other user.
+        unsafe { libc::munmap(self.base.cast(), ROOM) };
+    }
+}
+
+/// Waits until a socket is ready. Returns false if it is not within the longest wait.
+fn waits_for(fd: i32, events: libc::c_short) -> bool {
+    let mut entry = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    real::poll(&raw mut entry, 1, PATIENCE_MS) > 0
+}
+
+/// Enlarges the socket's send buffer for `len` more bytes, as far as the host permits.
+fn enlarge(socket: i32, len: usize) {
+    let Some(now) = join::option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF) else {
+        return;
+    };
+    // The kernel doubles the value, and counts its own structures, too.
+    let value = now.saturating_add(c_int::try_from(len).unwrap_or(c_int::MAX));
+    let place = (&raw const value).cast();
+    real::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, place, 4);
+}
