@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::process::own_fd;
 use crate::ready;
 use crate::table::{self, Kind};
-use crate::{errno, real, settings};
+use crate::{errno, real, settings, spin};
 use libc::{c_int, epoll_event};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -510,7 +510,7 @@ fn poll(
         return 0;
     }
     let mut found = 0;
-    ready::spin_until(&|| all.iter().flatten().any(ready::is_active), &mut || {
+    spin::until(&|| all.iter().flatten().any(ready::is_active), &mut || {
         found = kernel(events, true);
         found != 0
     });

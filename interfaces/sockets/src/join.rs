@@ -15,7 +15,7 @@ use crate::conn::{self, ABSENT, Conn, JOINED, JOINING, PLAIN};
 use crate::process::own_fd;
 use crate::segment::Segment;
 use crate::stats::Why;
-use crate::{errno, real};
+use crate::{bypass, errno, real};
 use libc::{c_int, c_void, socklen_t};
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -51,6 +51,11 @@ pub(crate) fn count(conn: &conn::ConnRef, fd: i32) {
 fn attempt(conn: &conn::ConnRef, fd: i32) {
     // Retry later: a shared connection, or one that a thread sleeps on, may become available.
     let more = conn.try_later();
+    if bypass::is_used() {
+        conn.stay_on_kernel(Why::Bypass);
+        conn.set_state(ABSENT);
+        return conn.close_listener();
+    }
     if !conn.is_sole_user() {
         return finish(conn, more);
     }

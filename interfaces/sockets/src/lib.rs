@@ -21,6 +21,7 @@
     allow(dead_code, reason = "unit tests do without the exported functions")
 )]
 
+mod bypass;
 mod conn;
 mod cursor;
 mod epoll;
@@ -36,6 +37,7 @@ mod recv;
 mod segment;
 mod send;
 mod settings;
+mod spin;
 mod stats;
 mod table;
 

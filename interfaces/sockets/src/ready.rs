@@ -8,18 +8,11 @@
 use crate::conn::{self, ConnRef, Ends};
 use crate::recv::InKernel;
 use crate::table::{self, Kind};
-use crate::{epoll, errno, real, settings};
+use crate::{epoll, errno, real, settings, spin};
 use libc::{c_int, c_short, pollfd};
-use std::time::{Duration, Instant};
 
 /// Connections that one call watches while it polls; further ones stay on the kernel.
 const WATCHED: usize = 64;
-
-/// Rounds between two system calls of a thread that polls.
-const ROUNDS: u32 = 200;
-
-/// Time that a yield takes if another thread needed the core.
-const SHARED_CORE: Duration = Duration::from_micros(20);
 
 /// Returns true if calls on the descriptor block.
 pub(crate) fn is_blocking(fd: i32) -> bool {
@@ -60,34 +53,13 @@ pub(crate) fn has_ended(fd: i32) -> bool {
 
 /// Polls until the ring has bytes, its writer uses the kernel, or the time for it is over.
 pub(crate) fn spin(ends: &Ends) {
-    spin_until(&|| is_active(ends), &mut || false);
+    spin::until(&|| is_active(ends), &mut || false);
 }
 
 /// Returns true if a ring has bytes, or further bytes use the kernel.
 pub(crate) fn is_active(ends: &Ends) -> bool {
     let half = ends.incoming();
     half.len() > 0 || half.word().is_kernel()
-}
-
-/// Polls until `is_active`, or the time for it is over. Calls `check` now and then, which may end
-/// it. Ends early if another thread needs the core.
-pub(crate) fn spin_until(is_active: &dyn Fn() -> bool, check: &mut dyn FnMut() -> bool) {
-    let limit = Duration::from_nanos(settings::spin_ns());
-    let start = Instant::now();
-    let mut rounds = 0_u32;
-    while !is_active() {
-        rounds = rounds.wrapping_add(1);
-        std::hint::spin_loop();
-        if !rounds.is_multiple_of(ROUNDS) {
-            continue;
-        }
-        let before = start.elapsed();
-        std::thread::yield_now();
-        let after = start.elapsed();
-        if after >= limit || after - before > SHARED_CORE || check() {
-            return;
-        }
-    }
 }
 
 /// Connections of a call that waits.
@@ -156,7 +128,7 @@ impl Watched {
         }
         open[0]?;
         let mut found = 0;
-        spin_until(&|| open.iter().flatten().any(is_active), &mut || {
+        spin::until(&|| open.iter().flatten().any(is_active), &mut || {
             found = kernel(true);
             found != 0
         });

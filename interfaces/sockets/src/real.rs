@@ -6,8 +6,9 @@
 #![allow(unsafe_code)]
 
 use libc::{
-    c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
-    off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr,
+    nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    timeval,
 };
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -102,6 +103,7 @@ real! {
     posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void,
         attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int;
+    syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
     _exit(status: c_int) -> !;
     system(command: *const c_char) -> c_int;
     popen(command: *const c_char, mode: *const c_char) -> *mut c_void;

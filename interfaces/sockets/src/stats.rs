@@ -25,10 +25,12 @@ pub(crate) enum Why {
     Option = 6,
     /// The program sent out-of-band data.
     OutOfBand = 7,
+    /// The process uses io_uring, whose calls this library does not see.
+    Bypass = 8,
 }
 
 /// Words for the numbers of [`Why`]; 0 is a connection that ended before the search.
-const WORDS: [&str; 8] = [
+const WORDS: [&str; 9] = [
     "short",
     "elsewhere",
     "alone",
@@ -37,6 +39,7 @@ const WORDS: [&str; 8] = [
     "inherited",
     "option",
     "out-of-band",
+    "io-uring",
 ];
 
 static PATH: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());

@@ -263,6 +263,46 @@ fn memcached_answers_what_was_stored() {
     run("0", &["python3", "-c", script, &text]);
 }
 
+#[test]
+fn node_echoes_every_byte() {
+    if !are_installed(&["node"]) {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/echo.js");
+    let script = script.to_str().unwrap();
+    for (spin_ns, uses_io_uring) in [("0", "0"), ("20000", "0"), ("20000", "1")] {
+        let variable = format!("UV_USE_IO_URING={uses_io_uring}");
+        let port = free_port();
+        let text = port.to_string();
+        let _server = Server::start(spin_ns, &[&variable, "node", script, "server", &text], port);
+        run(spin_ns, &[&variable, "node", script, "client", &text]);
+    }
+}
+
+#[test]
+fn java_selectors_echo_every_byte() {
+    if !are_installed(&["javac", "java"]) {
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Echo.java");
+    let dir = tempfile::tempdir().unwrap();
+    let compiled = Command::new("javac")
+        .arg("-d")
+        .arg(dir.path())
+        .arg(source)
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{compiled:?}");
+    let classes = dir.path().to_str().unwrap();
+    for spin_ns in ["0", "20000"] {
+        let port = free_port();
+        let text = port.to_string();
+        let java = ["java", "-cp", classes, "Echo"];
+        let _server = Server::start(spin_ns, &[&java[..], &["server", &text]].concat(), port);
+        run(spin_ns, &[&java[..], &["client", &text]].concat());
+    }
+}
+
 /// Writes a stand-in for `portolan` with only `sockets OPTIONS -- PROGRAM ARGS`, because the command
 /// belongs to another crate. The statistics are appended to a file beside it.
 fn stand_in(dir: &Path) -> PathBuf {

@@ -3,8 +3,8 @@
 
 use crate::stats::Why;
 use crate::table::{self, Kind};
-use crate::{conn, epoll, errno, process, real};
-use libc::{c_char, c_int, c_uint, c_void, sockaddr, socklen_t};
+use crate::{bypass, conn, epoll, errno, process, real};
+use libc::{c_char, c_int, c_long, c_uint, c_void, sockaddr, socklen_t};
 
 #[unsafe(no_mangle)]
 extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
@@ -177,6 +177,23 @@ extern "C-unwind" fn setsockopt(
         stay(fd);
     }
     real::setsockopt(fd, level, name, value, len)
+}
+
+/// Notices io_uring. The arguments are passed like those of a function with a variable number.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    if number == libc::SYS_io_uring_setup && process::is_own_memory() {
+        bypass::found();
+    }
+    real::syscall(number, a, b, c, d, e, f)
 }
 
 fn created(epoll: c_int) -> c_int {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 const ROWS_MAX: usize = 40;
 
 /// Words of the library for the reason why a connection used the kernel, with explanations.
-const REASONS: [(&str, &str); 9] = [
+const REASONS: [(&str, &str); 10] = [
     ("-", ""),
     ("short", "it ended before its ends searched for each other"),
     (
@@ -30,6 +30,7 @@ const REASONS: [(&str, &str); 9] = [
         "the program used an option that only the kernel has",
     ),
     ("out-of-band", "the program sent out-of-band data"),
+    ("io-uring", "the program uses io_uring"),
 ];
 
 /// Sums of connections that have process, end and reason in common.
