@@ -150,6 +150,18 @@ impl Paths {
         (self.small, self.bulk) = (small.map(Path::link), bulk.map(Path::link));
     }
 
+    /// Returns true if more measurements would not change the choice: only one path is usable, or raw
+    /// Ethernet, which counts half, is not slower than the others.
+    fn is_choice_clear(&self) -> bool {
+        let mut networks = self.iter().filter(|path| !path.is_lossless());
+        if !networks.clone().all(|path| path.probe.has_measured()) {
+            return false;
+        }
+        let raw = self.get(LinkId::PACKET).and_then(Path::probed_rtt);
+        networks.clone().count() == 1
+            || raw.is_some_and(|raw| networks.all(|path| path.probed_rtt() >= Some(raw)))
+    }
+
     /// Chooses paths, and uses `link`, on which a frame of the peer arrived, until a path is
     /// verified in both directions.
     pub(crate) fn choose_or(&mut self, link: LinkId, preferred: Option<LinkId>) {
@@ -270,6 +282,9 @@ impl Paths {
             }
             ProbeReply::Measured => {
                 self.choose(preferred);
+                if self.is_choice_clear() {
+                    self.iter_mut().for_each(|path| path.probe.end_rounds());
+                }
                 None
             }
             ProbeReply::Shrunk(frame_len) => {

@@ -14,6 +14,9 @@ use portolan_wire::{FRAME_HEADER_LEN, FrameKind, PROBE_LEN, Probe};
 /// With only 8, a slower path was chosen in a few of 100 runs if the peer was busy. `P6.3`
 const ROUNDS: u8 = 32;
 
+/// Number of round trips after which measuring may stop if the choice is clear.
+const ROUNDS_LEAST: u8 = 8;
+
 /// Timeout of a probe; a sleeping peer answers within it.
 const PATIENCE: Span = Span::from_millis(20);
 
@@ -124,6 +127,19 @@ impl ProbeState {
     #[inline]
     pub(crate) fn has_due(&self) -> bool {
         self.due | self.keepalive_due | !self.replies.is_empty()
+    }
+
+    /// Returns true if the choice may rely on the round trips measured so far.
+    pub(super) fn has_measured(&self) -> bool {
+        self.rounds >= ROUNDS_LEAST && self.best.is_some()
+    }
+
+    /// Ends the measurement of round trips.
+    pub(super) fn end_rounds(&mut self) {
+        self.rounds = ROUNDS;
+        if self.trying == 0 {
+            self.stop();
+        }
     }
 
     /// Stops all measurements.

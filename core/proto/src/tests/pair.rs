@@ -86,6 +86,8 @@ pub(super) struct Pair {
     pub(super) ends: [End; 2],
     pub(super) faults: Faults,
     pub(super) latency: Duration,
+    /// Additional latency of raw Ethernet.
+    pub(super) raw_extra: Duration,
     /// Frames on this link are lost.
     pub(super) dead: Option<LinkId>,
     /// Frames on this link to this end are lost.
@@ -453,6 +455,7 @@ impl Pair {
             ends: [End::new(0, links, 100), End::new(1, links, 200)],
             faults: Faults::default(),
             latency: Duration::from_micros(5),
+            raw_extra: Duration::ZERO,
             dead: None,
             deaf: None,
             narrow: None,
@@ -635,7 +638,11 @@ impl Pair {
 
     fn push(&mut self, to: usize, link: LinkId, frame: Vec<u8>, extra: Duration) {
         self.order += 1;
-        let at = self.now + self.latency + extra;
+        let raw_extra = match link {
+            LinkId::PACKET => self.raw_extra,
+            _ => Duration::ZERO,
+        };
+        let at = self.now + self.latency + raw_extra + extra;
         self.wires.push(Wire {
             at,
             order: self.order,

@@ -36,6 +36,26 @@ fn session_opens_on_every_path_and_probes_its_frame_length() {
     }
 }
 
+/// Number of frames with which one side opens a session and measures `links`.
+fn frames_of_measuring(links: &[LinkId], raw_extra: Duration) -> u64 {
+    let mut pair = Pair::new(links, 1);
+    pair.raw_extra = raw_extra;
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].core.counters().frames_sent
+}
+
+// P6.3
+#[test]
+fn measuring_ends_early_if_the_choice_is_clear() {
+    let short = frames_of_measuring(NETWORK, Duration::ZERO);
+    let single = frames_of_measuring(&[LinkId::UDP], Duration::ZERO);
+    let long = frames_of_measuring(NETWORK, Duration::from_micros(20));
+    // A probe and an answer in each round.
+    assert!((32..=40).contains(&short), "{short} frames");
+    assert!((16..=20).contains(&single), "{single} frames");
+    assert!((128..=140).contains(&long), "{long} frames");
+}
+
 // P2.1, P2.5
 #[test]
 fn simultaneous_open_succeeds_over_a_lossy_link() {
