@@ -187,11 +187,13 @@ impl Endpoint {
         }
         let engine = &mut *self.engine.enter();
         let mut count = engine.work(None);
+        match count > 0 || engine.inner.has_done() {
+            // The caller most likely answers what has arrived.
+            true => engine.leave_to_caller(),
+            false => _ = engine.leave(),
+        }
         if engine.inner.has_done() {
-            engine.leave_to_caller();
             count += engine.inner.hand_out(sink);
-        } else {
-            engine.leave();
         }
         let yields = self.waiter.note(count, engine);
         (count, yields)
