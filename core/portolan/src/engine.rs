@@ -65,7 +65,7 @@ pub(crate) use wait::{Descriptor, Waiter};
 pub use wait::{Interrupter, Interruption};
 
 use calls::Calls;
-use delivery::Deferred;
+use delivery::{Deferred, Handlers};
 use pace::Pace;
 use peer_events::PeerEvents;
 use pending::Pending;
@@ -212,7 +212,7 @@ pub(crate) struct Inner {
 pub(crate) struct Engine {
     pub(crate) inner: Inner,
     links: Links,
-    handlers: Vec<Option<Handler>>,
+    handlers: Handlers,
     /// Set when every handler receives into posted buffers, so that handlers may run later.
     defers: bool,
     launch: Option<Launch>,
@@ -445,7 +445,7 @@ impl Engine {
         Engine {
             inner,
             links,
-            handlers: Vec::new(),
+            handlers: Handlers::OfPorts(Vec::new()),
             defers: true,
             launch,
             liveness,

@@ -33,25 +33,24 @@ impl Endpoint {
     /// [`Error::PortInUse`] if the endpoint has a hook already.
     pub fn on_active(
         &mut self,
-        hook: impl FnMut(ActiveMessage<'_>) + Clone + Send + 'static,
+        mut hook: impl FnMut(ActiveMessage<'_>) + Send + 'static,
     ) -> Result<(), Error> {
         let mut engine = self.engine.enter();
         for tag in 0..=u8::MAX {
             let port = u16::from(tag);
             engine.inner.take_port(port, PortUse::Handled)?;
-            let mut hook = hook.clone();
-            let handler = Box::new(
-                move |_: &mut crate::Context<'_>, message: crate::Message<'_>| {
-                    hook(ActiveMessage {
-                        source: PeerIndex(message.source()),
-                        tag,
-                        bytes: message.bytes(),
-                    });
-                },
-            );
-            engine.set_handler(port, true, handler);
-            let (id, mode) = (PortId::user(port), PortMode::InPlace);
-            engine.inner.core.open_port(id, mode);
+        }
+        engine.set_active_hook(Box::new(move |source, port, bytes| {
+            hook(ActiveMessage {
+                source: PeerIndex(source.0),
+                // All open ports are below 256.
+                tag: port.to_le_bytes()[0],
+                bytes,
+            });
+        }));
+        for tag in 0..=u8::MAX {
+            let port = PortId::user(u16::from(tag));
+            engine.inner.core.open_port(port, PortMode::InPlace);
         }
         engine.drain();
         Ok(())

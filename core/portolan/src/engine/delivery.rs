@@ -68,7 +68,33 @@ pub(super) struct Arrival {
     pub(super) error: Option<OpError>,
 }
 
-pub(super) type Handlers = Vec<Option<Handler>>;
+/// Handlers of messages.
+pub(crate) enum Handlers {
+    /// Handlers by port.
+    OfPorts(Vec<Option<Handler>>),
+    /// Hook of an endpoint for all ports.
+    Active(ActiveHook),
+}
+
+/// Hook for a message, given its sender, its port, and its bytes.
+pub(crate) type ActiveHook = Box<dyn FnMut(PeerId, u16, &[u8]) + Send>;
+
+impl Handlers {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Handlers::OfPorts(handlers) if handlers.is_empty())
+    }
+
+    /// Tests whether messages to `port` have a handler.
+    fn has(&self, port: u16) -> bool {
+        match self {
+            Handlers::OfPorts(handlers) => {
+                matches!(handlers.get(usize::from(port)), Some(Some(_)))
+            }
+            Handlers::Active(_) => true,
+        }
+    }
+}
 
 /// Message in a posted buffer. Its handler runs in the program's next call.
 pub(super) struct Deferred {
@@ -310,6 +336,9 @@ impl Inner {
         port: u16,
         bytes: &[u8],
     ) {
+        if let Handlers::Active(hook) = handlers {
+            return hook(peer, port, bytes);
+        }
         let message = Message {
             source: peer.0,
             port,
@@ -322,8 +351,13 @@ impl Inner {
 
     #[inline(always)]
     fn run_handler(&mut self, handlers: &mut Handlers, message: Message<'_>) {
-        if let Some(Some(handler)) = handlers.get_mut(usize::from(message.port)) {
-            handler(&mut Context::new(self), message);
+        match handlers {
+            Handlers::OfPorts(handlers) => {
+                if let Some(Some(handler)) = handlers.get_mut(usize::from(message.port)) {
+                    handler(&mut Context::new(self), message);
+                }
+            }
+            Handlers::Active(hook) => hook(PeerId(message.source), message.port, message.bytes()),
         }
     }
 
@@ -336,8 +370,7 @@ impl Inner {
         peer: PeerId,
         len: u64,
     ) {
-        let handler = handlers.get(usize::from(port.number));
-        if port.system || handler.is_none_or(Option::is_none) {
+        if port.system || !handlers.has(port.number) {
             return;
         }
         if len > BUFFER_LEN_MAX {

@@ -160,18 +160,17 @@ impl Inner {
         lossless: bool,
         head: &[u8],
     ) -> bool {
+        let mut count = 0;
         while let Some((port, payload)) = self.core.take_in_place(admitted, head) {
             self.run_in_place(handlers, admitted.from, port, &head[payload]);
             // The handler may have posted a buffer, or opened a port, for a waiting message.
             self.drain(handlers, None);
-            if !lossless {
-                self.note_short();
-            }
-            if admitted.is_done() {
-                return true;
-            }
+            count += 1;
         }
-        false
+        if count > 0 && !lossless {
+            self.note_shorts(count);
+        }
+        count > 0 && admitted.is_done()
     }
 
     /// Handles a run of frames of `frame_len` bytes each; the last may be shorter. Returns how many

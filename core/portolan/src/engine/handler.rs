@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Open ports, their handlers, and the operations available to handlers.
 
+use super::delivery::{ActiveHook, Handlers};
 use super::{Engine, Inner};
 use crate::buffer::Buffer;
 use crate::error::Error;
@@ -60,10 +61,19 @@ impl Engine {
     pub(crate) fn set_handler(&mut self, port: u16, in_place: bool, handler: Handler) {
         self.defers &= !in_place;
         let index = usize::from(port);
-        if self.handlers.len() <= index {
-            self.handlers.resize_with(index + 1, || None);
+        let Handlers::OfPorts(handlers) = &mut self.handlers else {
+            return;
+        };
+        if handlers.len() <= index {
+            handlers.resize_with(index + 1, || None);
         }
-        self.handlers[index] = Some(handler);
+        handlers[index] = Some(handler);
+    }
+
+    /// Sets the hook for messages to all ports, which gets them in place.
+    pub(crate) fn set_active_hook(&mut self, hook: ActiveHook) {
+        self.defers = false;
+        self.handlers = Handlers::Active(hook);
     }
 }
 

@@ -19,9 +19,15 @@ impl Inner {
     /// Records a short message.
     #[inline]
     pub(super) fn note_short(&mut self) {
+        self.note_shorts(1);
+    }
+
+    /// Records `count` short messages that arrived together.
+    #[inline]
+    pub(super) fn note_shorts(&mut self, count: u32) {
         self.shorts = match self.expects_short() {
-            true => self.shorts.saturating_add(1),
-            false => 1,
+            true => self.shorts.saturating_add(count),
+            false => count,
         };
         self.short_turn = self.turn;
     }
