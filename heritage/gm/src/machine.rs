@@ -8,8 +8,9 @@ use crate::code::*;
 use crate::error::{Failure, invalid};
 use crate::port::{gm_port, index_of};
 use crate::world::World;
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Message, Node, PortConfig};
-use portolan_ffi::Locked;
+use portolan_ffi::{Locked, Served, Serving};
 use std::cell::{RefCell, RefMut};
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, RawFd};
@@ -25,6 +26,10 @@ const NODES_MAX: u32 = 65_534;
 /// Time that a message may wait for a buffer unless the environment overrides it. GM too waited
 /// long before it gave up a receiver.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time for which the exit handler waits for the lock: much longer than the progress thread holds
+/// it.
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Environment variable that overrides it, in milliseconds.
 const PATIENCE_VARIABLE: &str = "GM_SEND_TIMEOUT";
@@ -54,6 +59,8 @@ pub(crate) struct Machine {
     pub(crate) checked_at: u32,
     /// Value of `idle_passes` when this thread last yielded its core.
     pub(crate) yielded_at: u32,
+    /// The thread that makes progress while the program computes.
+    serving: Serving,
 }
 
 static MACHINE: Locked<Machine> = Locked::new(Machine {
@@ -64,6 +71,7 @@ static MACHINE: Locked<Machine> = Locked::new(Machine {
     idle_passes: 0,
     checked_at: 0,
     yielded_at: 0,
+    serving: Serving::new(),
 });
 
 /// Set in a child of a process that has joined: the node belongs to the parent.
@@ -88,7 +96,11 @@ pub(crate) fn lock() -> Result<Held, Failure> {
     if FORKED.load(Ordering::Relaxed) {
         return Err(Error::Forked.into());
     }
-    MACHINE.take().ok_or_else(inside)
+    let mut machine = MACHINE.take().ok_or_else(inside)?;
+    if machine.serving.on_call() {
+        machine.resume();
+    }
+    Ok(machine)
 }
 
 #[cold]
@@ -108,6 +120,14 @@ impl Machine {
     #[inline]
     pub(crate) fn node(&mut self) -> Result<&mut Node, Failure> {
         self.node.as_mut().ok_or_else(not_begun)
+    }
+
+    /// Takes the node back from the thread that makes progress.
+    #[cold]
+    fn resume(&mut self) {
+        if let Some(node) = &mut self.node {
+            self.serving.resume(node);
+        }
     }
 
     /// Joins the job unless that has happened.
@@ -142,6 +162,9 @@ impl Machine {
                 world.on_message(message.source(), message.bytes());
             },
         )?;
+        if node.has_progress_thread() {
+            self.serving.start("gm-progress", &mut node, with)?;
+        }
         self.node = Some(node);
         portolan_ffi::watch_forks(disown);
         // SAFETY: the function exists as long as this library.
@@ -150,6 +173,34 @@ impl Machine {
             return Err(Failure::new(GM_UNTRANSLATED_SYSTEM_ERROR, text));
         }
         Ok(())
+    }
+}
+
+/// Runs `step` for the thread that makes progress.
+fn with(step: &mut dyn FnMut(&mut dyn Served)) -> Option<()> {
+    let mut machine = MACHINE.take()?;
+    step(&mut *machine);
+    Some(())
+}
+
+impl Served for Machine {
+    fn serving(&mut self) -> &mut Serving {
+        &mut self.serving
+    }
+
+    fn node(&mut self) -> Option<&mut Node> {
+        self.node.as_mut()
+    }
+
+    fn pass(&mut self) -> Result<usize, String> {
+        // GM has no event for the end of all other processes.
+        let moved = Machine::node(self).map(|node| node.progress().unwrap_or(0));
+        let pass = moved.and_then(|moved| {
+            self.work()?;
+            self.acknowledge()?;
+            Ok(moved)
+        });
+        pass.map_err(|failure| failure.text().to_owned())
     }
 }
 
@@ -176,8 +227,9 @@ extern "C" fn leave() {
         if FORKED.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // A thread inside the library will not return. The launcher then ends the job.
-        let Some(mut machine) = MACHINE.take_now() else {
+        // If the progress thread holds the lock, it releases it soon. Another thread inside the
+        // library will not return. The launcher then ends the job.
+        let Some(mut machine) = MACHINE.take_within(EXIT_PATIENCE) else {
             return Ok(());
         };
         machine.is_over = true;

@@ -7,8 +7,9 @@
 use crate::code::*;
 use crate::error::{Failure, exhausted};
 use crate::world::World;
+use portolan::binding::Plumbing as _;
 use portolan::{Error, Message, Node, PortConfig};
-use portolan_ffi::Locked;
+use portolan_ffi::{Locked, Served, Serving};
 use std::cell::{RefCell, RefMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +47,8 @@ pub(crate) struct Machine {
     pub(crate) yielded_at: u32,
     /// Buffer in which messages are assembled.
     pub(crate) scratch: Vec<u8>,
+    /// The thread that makes progress while the program computes.
+    serving: Serving,
 }
 
 static MACHINE: Locked<Machine> = Locked::new(Machine {
@@ -56,6 +59,7 @@ static MACHINE: Locked<Machine> = Locked::new(Machine {
     checked_at: 0,
     yielded_at: 0,
     scratch: Vec::new(),
+    serving: Serving::new(),
 });
 
 /// Set in a child of a process that has joined; the node belongs to the parent.
@@ -79,7 +83,11 @@ pub(crate) fn lock() -> Result<Held, Failure> {
     if FORKED.load(Ordering::Relaxed) {
         return Err(Error::Forked.into());
     }
-    MACHINE.take().ok_or_else(inside)
+    let mut machine = MACHINE.take().ok_or_else(inside)?;
+    if machine.serving.on_call() {
+        machine.resume();
+    }
+    Ok(machine)
 }
 
 #[cold]
@@ -123,6 +131,14 @@ impl Machine {
         self.node.as_mut().ok_or_else(not_begun)
     }
 
+    /// Takes the node back from the thread that makes progress.
+    #[cold]
+    fn resume(&mut self) {
+        if let Some(node) = &mut self.node {
+            self.serving.resume(node);
+        }
+    }
+
     /// Joins the job, unless this process has joined.
     pub(crate) fn join(&mut self) -> Result<(), Failure> {
         if self.is_over {
@@ -146,6 +162,9 @@ impl Machine {
                 world.on_message(message.source(), message.bytes());
             },
         )?;
+        if node.has_progress_thread() {
+            self.serving.start("vipl-progress", &mut node, with)?;
+        }
         self.node = Some(node);
         portolan_ffi::watch_forks(disown);
         // SAFETY: the function exists as long as this library.
@@ -153,6 +172,35 @@ impl Machine {
             return Err(exhausted("atexit() failed: the system is out of memory"));
         }
         Ok(())
+    }
+}
+
+/// Runs `step` for the thread that makes progress.
+fn with(step: &mut dyn FnMut(&mut dyn Served)) -> Option<()> {
+    let mut machine = MACHINE.take()?;
+    step(&mut *machine);
+    release(machine);
+    Some(())
+}
+
+impl Served for Machine {
+    fn serving(&mut self) -> &mut Serving {
+        &mut self.serving
+    }
+
+    fn node(&mut self) -> Option<&mut Node> {
+        self.node.as_mut()
+    }
+
+    fn pass(&mut self) -> Result<usize, String> {
+        // Ignore errors of a peer: each of its connections reports the failure.
+        let moved = Machine::node(self).map(|node| node.progress().unwrap_or(0));
+        let pass = moved.and_then(|moved| {
+            self.work()?;
+            self.acknowledge()?;
+            Ok(moved)
+        });
+        pass.map_err(|failure| failure.text().to_owned())
     }
 }
 

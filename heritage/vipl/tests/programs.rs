@@ -36,6 +36,17 @@ fn rdma_reads_and_writes_remote_memory() {
 }
 
 #[test]
+fn computing_process_serves_rdma_with_progress_thread() {
+    let shop = workshop();
+    let program = checked(&shop, "computing.c");
+    for path in ["shm", "udp"] {
+        let sent = shop.path().join(path);
+        let options = vec!["--path", path, "--option", "progress=thread"];
+        assert_both_done(&program, &[options], &[sent.to_str().unwrap()]);
+    }
+}
+
+#[test]
 fn failures_are_reported_per_reliability_level() {
     let shop = workshop();
     let program = checked(&shop, "errors.c");

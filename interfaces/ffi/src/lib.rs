@@ -7,6 +7,7 @@
 //! - a lock that is nearly free for a single thread
 //! - detection of forked children, which must not use their parent's state
 //! - a timed yield of the core
+//! - a thread that makes progress while the program computes
 //! - the exit of programs that do not leave the job explicitly
 //!
 //! No code here depends on one interface: each library supplies its error codes as [`Codes`].
@@ -23,6 +24,7 @@ mod failure;
 mod guarded;
 mod lock;
 mod process;
+mod serve;
 mod yielding;
 
 pub use arm::arm;
@@ -31,4 +33,5 @@ pub use failure::{Codes, Failure, fenced, guard, last_error};
 pub use guarded::{Guard, Guarded};
 pub use lock::{Held, Locked};
 pub use process::{leave, name_of, this_thread, watch_forks};
+pub use serve::{Served, Serving, With};
 pub use yielding::yield_core;

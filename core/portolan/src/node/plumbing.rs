@@ -11,6 +11,7 @@ use crate::links;
 use crate::model;
 use crate::ops::{Completion, Failed, Received, Request};
 use crate::port::Target;
+use crate::settings;
 use portolan_link::PortRange;
 use portolan_proto::{PortId, RecvFilter};
 use std::net::IpAddr;
@@ -32,6 +33,9 @@ pub trait Plumbing: sealed::Sealed {
     /// # Errors
     /// [`Error::PortClosed`].
     fn has_handler(&self, port: u16) -> Result<bool, Error>;
+
+    /// Returns true if the job has the setting `progress=thread`.
+    fn has_progress_thread(&self) -> bool;
 
     /// Starts a nonblocking send of two buffers as one message. If the message fits a frame, it is
     /// copied there, and nothing is pending. Otherwise nothing is copied, and the library keeps the
@@ -174,6 +178,10 @@ pub trait Plumbing: sealed::Sealed {
 impl Plumbing for Node {
     fn has_handler(&self, port: u16) -> Result<bool, Error> {
         self.engine.read().inner.has_handler(port)
+    }
+
+    fn has_progress_thread(&self) -> bool {
+        settings::PROGRESS.of(&self.job).as_deref() == Some("thread")
     }
 
     fn isend_two(
