@@ -135,7 +135,11 @@ const char *gamma_last_error(void);
 
 /**
  * Starts the parallel section as one of `num_nodes` processes; 0 stands for the number of
- * processes that were started.
+ * processes that were started. All processes of the job must call this.
+ *
+ * If more processes were started, consecutive ranks that request the same number form a group,
+ * and the following ranks further groups. In a group that requests 0, all remaining ranks are
+ * nodes.
  *
  * A process that was started by `portolan run` or another launcher joins the group. A process that
  * was started alone, for more than one node, is replaced by `portolan run -n NUM_NODES` of the
@@ -154,13 +158,14 @@ int gamma_init(unsigned char num_nodes, int argc, char **argv);
 int gamma_exit(void);
 
 /**
- * Ends all processes of the group, including this one. Returns only if it is called outside of the
+ * Ends all processes of the job, including this one and those of other groups. Returns only if it is called outside of the
  * parallel section.
  */
 int gamma_abort(void);
 
 /**
- * Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving.
+ * Binds `port` to port `dest_port` of node `dest_node` for sending, in the group of this process or
+ * another one with the parallel PID `dest_par_pid`. Arms `buf` for receiving.
  * `handler` runs for each message. `semaphore` is signalled when the handler returns without a
  * call of gamma_signal() or gamma_sigerr(). Setting a port again changes its binding and arms one
  * more buffer.
@@ -200,6 +205,16 @@ int gamma_set_passive_port(uint16_t port,
  * Errors: GAMMA_ERR_PORT, GAMMA_ERR_NULL.
  */
 int gamma_post_recv(uint16_t port, void *buf, unsigned long len);
+
+/**
+ * Lets the handler of `port` run on a thread of the library while the program computes, as GAMMA's
+ * handlers ran when a message arrived. It takes effect when this was called for all ports that
+ * have a handler. The program must not use data of the handlers meanwhile, except within
+ * gamma_atomic(). From then on, waits do not sleep. Not in the original.
+ *
+ * Errors: GAMMA_ERR_PORT, GAMMA_ERR_SYSTEM, GAMMA_ERR_IN_HANDLER.
+ */
+int gamma_handle_at_once(uint16_t port);
 
 /**
  * Sends `len` bytes through `port`. They may be reused when it returns. In a handler they are
@@ -340,6 +355,26 @@ int gamma_how_many_nodes(void);
  * Returns the parallel PID of the group, from 1 to 255.
  */
 int gamma_my_par_pid(void);
+
+/**
+ * Returns the number of groups in the job. Not in the original.
+ */
+int gamma_how_many_groups(void);
+
+/**
+ * Returns the parallel PID of group `group`; groups are numbered from 0 in the order of their
+ * ranks. Not in the original.
+ *
+ * Errors: GAMMA_ERR_ARGUMENT.
+ */
+int gamma_group_par_pid(int group);
+
+/**
+ * Returns the number of nodes in the group with a parallel PID. Not in the original.
+ *
+ * Errors: GAMMA_ERR_PAR_PID.
+ */
+int gamma_group_nodes(unsigned char par_pid);
 
 /**
  * Waits until every process of the group has called it. Several threads may call it concurrently:

@@ -2,8 +2,10 @@
 //! Start and end of the parallel section.
 
 use crate::code::*;
+use crate::group::Collectives;
 use crate::machine::{self, Machine, Phase, lock, running};
-use portolan::Node;
+use crate::partition::Partition;
+use portolan::{Group, Node};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_uchar};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -20,7 +22,11 @@ const RUN_VARIABLE: &str = "GAMMA_RUN";
 const QOS_VARIABLE: &str = "GAMMA_QOS";
 
 /// Starts the parallel section as one of `num_nodes` processes; 0 stands for the number of
-/// processes that were started.
+/// processes that were started. All processes of the job must call this.
+///
+/// If more processes were started, consecutive ranks that request the same number form a group,
+/// and the following ranks further groups. In a group that requests 0, all remaining ranks are
+/// nodes.
 ///
 /// A process that was started by `portolan run` or another launcher joins the group. A process that
 /// was started alone, for more than one node, is replaced by `portolan run -n NUM_NODES` of the
@@ -64,13 +70,7 @@ pub unsafe extern "C" fn gamma_init(
             drop(node);
             return Err(spawn(requested, arguments));
         }
-        if requested != 0 && requested != node.size() {
-            let size = node.size();
-            let text =
-                format!("the group has {size} processes, but gamma_init() requests {requested}");
-            return Err(Failure::new(GAMMA_ERR_LAUNCH, text));
-        }
-        begin(&machine, node, lossy);
+        begin(&machine, node, num_nodes, lossy)?;
         Ok(0)
     })
 }
@@ -88,15 +88,29 @@ fn is_lossy() -> Result<bool, Failure> {
     }
 }
 
-fn begin(machine: &Machine, node: Node, lossy: bool) {
+/// Divides the job into groups, and starts the parallel section in that of this process.
+fn begin(
+    machine: &Machine,
+    mut node: Node,
+    num_nodes: c_uchar,
+    lossy: bool,
+) -> Result<(), Failure> {
+    let mut requests = vec![0; node.size() as usize];
+    Group::all(&node).allgather(&mut node, &[num_nodes], &mut requests)?;
+    // The seed usually differs between jobs.
+    let partition = Partition::new(&requests, node.job_id()[0])?;
+    let own = partition.group_of(node.rank());
+    let ranks = partition.ranks(own).unwrap_or(0..node.size());
+    *machine.collectives.borrow_mut() = Some(Collectives::new(&node, own, ranks.clone())?);
     machine::watch_forks();
-    machine.rank.set(node.rank());
-    machine.size.set(node.size());
-    // Any byte except 0. It is the same in all processes, and usually differs between groups.
-    machine.par_pid.set(node.job_id()[0].max(1));
+    machine.rank.set(node.rank() - ranks.start);
+    machine.size.set(ranks.end - ranks.start);
+    machine.par_pid.set(partition.pid(own).unwrap_or(1));
+    *machine.partition.borrow_mut() = partition;
     machine.best_effort.set(lossy);
     *machine.node.borrow_mut() = Some(node);
     machine.phase.set(Phase::Running);
+    Ok(())
 }
 
 /// Copies the arguments without the program's name.
@@ -167,7 +181,7 @@ pub extern "C" fn gamma_exit() -> c_int {
     })
 }
 
-/// Ends all processes of the group, including this one. Returns only if it is called outside of the
+/// Ends all processes of the job, including this one and those of other groups. Returns only if it is called outside of the
 /// parallel section.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_abort() -> c_int {

@@ -25,11 +25,12 @@
 
 pub mod code;
 mod error;
-mod group;
-mod init;
+pub mod group;
+pub mod init;
 mod machine;
 mod memory;
+mod partition;
 pub mod port;
-mod semaphore;
-mod send;
+pub mod semaphore;
+pub mod send;
 pub mod time;

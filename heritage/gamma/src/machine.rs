@@ -6,12 +6,14 @@
 //! borrowed then, which identifies calls from a handler.
 
 use crate::code::*;
+use crate::group::Collectives;
+use crate::partition::Partition;
 use crate::port::Port;
 use crate::semaphore::Semaphore;
 use parking_lot::RawMutex;
 use parking_lot::lock_api::{GetThreadId, RawMutex as _, ReentrantMutex, ReentrantMutexGuard};
 use portolan::{Context, Node};
-use portolan_ffi::this_thread;
+use portolan_ffi::{Served, Serving, this_thread};
 use std::cell::{Cell, RefCell, RefMut};
 use std::num::NonZeroUsize;
 use std::ptr;
@@ -34,15 +36,25 @@ pub(crate) struct Machine {
     pub(crate) node: RefCell<Option<Node>>,
     /// Context of the handler that is running.
     context: Cell<*mut Context<'static>>,
+    /// Index of this process in its group.
     pub(crate) rank: Cell<u32>,
+    /// Number of processes in the group.
     pub(crate) size: Cell<u32>,
     pub(crate) par_pid: Cell<u8>,
+    /// The groups of the job.
+    pub(crate) partition: RefCell<Partition>,
+    /// Portolan's groups for the collective operations.
+    pub(crate) collectives: RefCell<Option<Collectives>>,
     /// Set if sends without flow control may lose messages, as in GAMMA.
     pub(crate) best_effort: Cell<bool>,
     /// Ports by number, up to the highest one set. They exist until the process exits.
     pub(crate) ports: RefCell<Vec<Option<&'static Port>>>,
     /// Port whose handler is running.
     pub(crate) running: Cell<Option<&'static Port>>,
+    /// The thread that runs handlers while the program computes.
+    serving: RefCell<Serving>,
+    /// Set if there is such a thread.
+    is_served: Cell<bool>,
     /// Semaphores by number, up to the highest one used. They exist until the process exits.
     pub(crate) semaphores: RefCell<Vec<Option<&'static Semaphore>>>,
 }
@@ -77,9 +89,13 @@ static MACHINE: Lock = Lock::const_new(
         rank: Cell::new(0),
         size: Cell::new(1),
         par_pid: Cell::new(0),
+        partition: RefCell::new(Partition::empty()),
+        collectives: RefCell::new(None),
         best_effort: Cell::new(false),
         ports: RefCell::new(Vec::new()),
         running: Cell::new(None),
+        serving: RefCell::new(Serving::new()),
+        is_served: Cell::new(false),
         semaphores: RefCell::new(Vec::new()),
     },
 );
@@ -157,9 +173,53 @@ pub(crate) fn yield_lock(held: &mut Held) {
 pub(crate) fn running() -> Result<Held, Failure> {
     let held = lock();
     if held.phase.get() == Phase::Running {
+        if held.is_served.get() {
+            held.on_call();
+        }
         return Ok(held);
     }
     Err(not_running(held.phase.get()))
+}
+
+/// The machine for a pass of the thread that runs handlers.
+struct Passing<'a> {
+    ports: &'a RefCell<Vec<Option<&'static Port>>>,
+    serving: RefMut<'a, Serving>,
+    node: RefMut<'a, Option<Node>>,
+}
+
+impl Served for Passing<'_> {
+    fn serving(&mut self) -> &mut Serving {
+        &mut self.serving
+    }
+
+    fn node(&mut self) -> Option<&mut Node> {
+        self.node.as_mut()
+    }
+
+    fn may_serve(&self) -> bool {
+        let ports = self.ports.borrow();
+        ports.iter().flatten().all(|port| port.runs_anywhere())
+    }
+
+    fn pass(&mut self) -> Result<usize, String> {
+        // A failure is reported by the call of the program that it concerns.
+        let moved = self.node.as_mut().map(|node| node.progress().unwrap_or(0));
+        Ok(moved.unwrap_or(0))
+    }
+}
+
+/// Runs `step` for the thread that runs handlers.
+fn with(step: &mut dyn FnMut(&mut dyn Served)) -> Option<()> {
+    let machine = lock();
+    let serving = machine.serving.try_borrow_mut().ok()?;
+    let node = machine.node.try_borrow_mut().ok()?;
+    step(&mut Passing {
+        ports: &machine.ports,
+        serving,
+        node,
+    });
+    Some(())
 }
 
 #[cold]
@@ -168,12 +228,17 @@ fn not_running(phase: Phase) -> Failure {
         return portolan::Error::Forked.into();
     }
     if phase == Phase::Before {
-        return Failure::new(GAMMA_ERR_NOT_INITIALISED, "call gamma_init() first");
+        return not_started();
     }
     Failure::new(
         GAMMA_ERR_EXITED,
         "gamma_exit() was called; the parallel section has ended",
     )
+}
+
+#[cold]
+pub(crate) fn not_started() -> Failure {
+    Failure::new(GAMMA_ERR_NOT_INITIALISED, "call gamma_init() first")
 }
 
 /// Origin of a call.
@@ -183,6 +248,34 @@ pub(crate) enum Caller<'a> {
 }
 
 impl Machine {
+    /// Counts a call of the program, and takes the node back from the thread that runs handlers.
+    #[cold]
+    fn on_call(&self) {
+        // Both are borrowed while a handler runs on that thread.
+        let (Ok(mut serving), Ok(mut node)) =
+            (self.serving.try_borrow_mut(), self.node.try_borrow_mut())
+        else {
+            return;
+        };
+        if serving.on_call()
+            && let Some(node) = node.as_mut()
+        {
+            serving.resume(node);
+        }
+    }
+
+    /// Starts the thread that runs handlers.
+    pub(crate) fn serve(&self) -> Result<(), Failure> {
+        self.with_node(|node| {
+            self.serving
+                .borrow_mut()
+                .start("gamma-handlers", node, with)?;
+            Ok(())
+        })?;
+        self.is_served.set(true);
+        Ok(())
+    }
+
     /// Returns the node, or in a handler its context.
     #[inline]
     pub(crate) fn caller(&self) -> Result<Caller<'_>, Failure> {

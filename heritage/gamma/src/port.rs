@@ -90,6 +90,8 @@ pub(crate) struct Port {
     handler: Cell<gamma_handler_t>,
     semaphore: Cell<u16>,
     kind: Cell<c_uchar>,
+    /// Set if the handler may run on a thread of the library.
+    is_asynchronous: Cell<bool>,
     /// Armed buffers, in order.
     armed: RefCell<VecDeque<UserBuffer>>,
     /// The last filled buffer, if it waits to be armed again, with the semaphore and the number of
@@ -183,6 +185,11 @@ impl Port {
             node.in_context(|context| self.received(machine, context, Some(user_buffer), len));
             Ok(())
         })
+    }
+
+    /// Returns true if messages may be handled on a thread of the library.
+    pub(crate) fn runs_anywhere(&self) -> bool {
+        self.is_asynchronous.get() || self.handler.get().is_none()
     }
 
     /// Returns true if a buffer waits for exactly this signal to be collected.
@@ -318,20 +325,7 @@ struct Setting {
 
 fn set(setting: &Setting) -> Result<c_int, Failure> {
     let machine = running()?;
-    let (node, size) = (u32::from(setting.dest_node), machine.size.get());
-    if node >= size {
-        let text =
-            format!("node {node} does not exist; the group has {size} nodes, numbered from 0");
-        return Err(Failure::new(GAMMA_ERR_NODE, text));
-    }
-    if setting.dest_par_pid != machine.par_pid.get() {
-        let text = format!(
-            "parallel PID {} differs from that of this group, {}; groups cannot exchange messages",
-            setting.dest_par_pid,
-            machine.par_pid.get()
-        );
-        return Err(Failure::new(GAMMA_ERR_PAR_PID, text));
-    }
+    let target = target(&machine, setting)?;
     if setting.kind != GO_BACK && setting.kind != GO_FORTH {
         let text = format!(
             "buffer kind {} is unknown; use GO_BACK or GO_FORTH",
@@ -339,7 +333,6 @@ fn set(setting: &Setting) -> Result<c_int, Failure> {
         );
         return Err(Failure::new(GAMMA_ERR_ARGUMENT, text));
     }
-    let target = Target::new(node, setting.dest_port);
     let port = match machine.port(setting.port) {
         Ok(port) => port,
         Err(_) => make(&machine, setting.port, target)?,
@@ -354,6 +347,18 @@ fn set(setting: &Setting) -> Result<c_int, Failure> {
     Ok(0)
 }
 
+/// Returns the destination, which may be in another group of the job.
+fn target(machine: &Machine, setting: &Setting) -> Result<Target, Failure> {
+    let ranks = machine.ranks_of(setting.dest_par_pid)?;
+    let (node, size) = (u32::from(setting.dest_node), ranks.end - ranks.start);
+    if node >= size {
+        let text =
+            format!("node {node} does not exist; the group has {size} nodes, numbered from 0");
+        return Err(Failure::new(GAMMA_ERR_NODE, text));
+    }
+    Ok(Target::new(ranks.start + node, setting.dest_port))
+}
+
 fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port, Failure> {
     let port: &'static Port = Box::leak(Box::new(Port {
         number,
@@ -361,6 +366,7 @@ fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port,
         handler: Cell::new(None),
         semaphore: Cell::new(0),
         kind: Cell::new(GO_BACK),
+        is_asynchronous: Cell::new(false),
         armed: RefCell::default(),
         filled: Cell::new(None),
         rearm_signal: Cell::new((0, 0)),
@@ -384,7 +390,8 @@ fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port,
     Ok(port)
 }
 
-/// Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving.
+/// Binds `port` to port `dest_port` of node `dest_node` for sending, in the group of this process or
+/// another one with the parallel PID `dest_par_pid`. Arms `buf` for receiving.
 /// `handler` runs for each message. `semaphore` is signalled when the handler returns without a
 /// call of gamma_signal() or gamma_sigerr(). Setting a port again changes its binding and arms one
 /// more buffer.
@@ -463,6 +470,23 @@ pub unsafe extern "C" fn gamma_post_recv(port: u16, buf: *mut c_void, len: c_ulo
         let port = machine.port(port)?;
         let user_buffer = UserBuffer::new(buf, len)?;
         port.arm(machine.caller()?, user_buffer)?;
+        Ok(0)
+    })
+}
+
+/// Lets the handler of `port` run on a thread of the library while the program computes, as GAMMA's
+/// handlers ran when a message arrived. It takes effect when this was called for all ports that
+/// have a handler. The program must not use data of the handlers meanwhile, except within
+/// gamma_atomic(). From then on, waits do not sleep. Not in the original.
+///
+/// Errors: GAMMA_ERR_PORT, GAMMA_ERR_SYSTEM, GAMMA_ERR_IN_HANDLER.
+#[unsafe(no_mangle)]
+pub extern "C" fn gamma_handle_at_once(port: u16) -> c_int {
+    guard(|| {
+        let machine = running()?;
+        let port = machine.port(port)?;
+        machine.serve()?;
+        port.is_asynchronous.set(true);
         Ok(0)
     })
 }

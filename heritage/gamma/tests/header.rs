@@ -36,6 +36,7 @@ const NAMES: &[&str] = &[
     "set_active_port",
     "set_passive_port",
     "post_recv",
+    "handle_at_once",
     "send",
     "send_flowctl",
     "send_2p",
@@ -56,6 +57,9 @@ const NAMES: &[&str] = &[
     "my_node",
     "how_many_nodes",
     "my_par_pid",
+    "how_many_groups",
+    "group_par_pid",
+    "group_nodes",
     "mlock",
     "munlock",
     "munlockall",
@@ -84,6 +88,8 @@ fn every_function_is_tested() {
         include_str!("c/ports.c"),
         include_str!("c/misuse.c"),
         include_str!("c/abort.c"),
+        include_str!("c/sides.c"),
+        include_str!("c/at_once.c"),
     ];
     for name in NAMES {
         let called = format!("gamma_{name}");

@@ -64,6 +64,16 @@ fn progress_thread_receives_while_program_computes() {
 }
 
 #[test]
+fn handlers_run_while_program_computes_if_port_asks() {
+    let shop = workshop();
+    let program = checked(&shop, "at_once.c");
+    for path in ["shm", "udp"] {
+        let out = run_job(2, &["--path", path], &program, &[]);
+        assert_eq!(out.matches("is done").count(), 2, "{path}: {out}");
+    }
+}
+
+#[test]
 fn groups_on_one_host_are_separate() {
     let shop = workshop();
     let program = checked(&shop, "groups.c");
@@ -81,6 +91,27 @@ fn groups_on_one_host_are_separate() {
             assert!(out.contains(&line), "{line} is missing in\n{out}");
         }
     }
+}
+
+#[test]
+fn groups_of_one_job_send_to_each_other() {
+    let shop = workshop();
+    let program = checked(&shop, "sides.c");
+    for (count, nodes, path) in [(4, 2, "shm"), (3, 1, "udp")] {
+        let out = run_job(count, &["--path", path], &program, &[&nodes.to_string()]);
+        for (group, node) in (0..count).map(|rank| (rank / nodes, rank % nodes)) {
+            let line = format!("group {group}: node {node} is done");
+            assert!(out.contains(&line), "{line} is missing in\n{out}");
+        }
+    }
+}
+
+#[test]
+fn processes_too_few_for_groups_are_refused() {
+    let shop = workshop();
+    let program = checked(&shop, "refused.c");
+    let out = run_job(3, &[], &program, &[]);
+    assert_eq!(out.matches("was refused").count(), 3, "{out}");
 }
 
 #[test]

@@ -41,6 +41,10 @@ static void outside(int code, const char *words) {
     FAILS(code, words, gamma_my_node());
     FAILS(code, words, gamma_how_many_nodes());
     FAILS(code, words, gamma_my_par_pid());
+    FAILS(code, words, gamma_how_many_groups());
+    FAILS(code, words, gamma_handle_at_once(1));
+    FAILS(code, words, gamma_group_par_pid(0));
+    FAILS(code, words, gamma_group_nodes(1));
 }
 
 static void beginning(void) {
@@ -71,6 +75,7 @@ static void ports(void) {
     FAILS(GAMMA_ERR_NULL, "buffer", gamma_post_recv(PORT, NULL, 1));
     FAILS(GAMMA_ERR_ARGUMENT, "memory", gamma_post_recv(PORT, buffer, (unsigned long)-1));
     FAILS(GAMMA_ERR_PORT, "port 2", gamma_post_recv(UNSET, buffer, 1));
+    FAILS(GAMMA_ERR_PORT, "port 2", gamma_handle_at_once(UNSET));
 }
 
 static void sends(void) {
