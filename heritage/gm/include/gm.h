@@ -597,6 +597,12 @@ enum gm_recv_event_type {
 #define GM_PLUS_UNACKNOWLEDGED 2
 
 /**
+ * Option of gm_set_port_options(): as GM_PLUS_UNACKNOWLEDGED, and losses of the network are not
+ * repaired. Such messages may overtake earlier ones.
+ */
+#define GM_PLUS_BEST_EFFORT 4
+
+/**
  * Length of the longest message that the options of GM+ apply to, in bytes.
  */
 #define GM_PLUS_LEN_MAX 256
@@ -924,8 +930,8 @@ gm_status_t gm_open(struct gm_port **port,
 void gm_close(struct gm_port *port);
 
 /**
- * Sets the options of GM+: GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED, both or 0. Not in the original,
- * whose options were chosen when GM+ was built.
+ * Sets the options of GM+: the sum of GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED and
+ * GM_PLUS_BEST_EFFORT, or 0. Not in the original, whose options were chosen when GM+ was built.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */

@@ -52,11 +52,14 @@ const RESERVED: [u8; 3] = [0, 1, 3];
 pub const GM_PLUS_INLINE: c_uint = 1;
 /// Option of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are not acknowledged.
 pub const GM_PLUS_UNACKNOWLEDGED: c_uint = 2;
+/// Option of gm_set_port_options(): as GM_PLUS_UNACKNOWLEDGED, and losses of the network are not
+/// repaired. Such messages may overtake earlier ones.
+pub const GM_PLUS_BEST_EFFORT: c_uint = 4;
 /// Length of the longest message that the options of GM+ apply to, in bytes.
 pub const GM_PLUS_LEN_MAX: c_uint = 256;
 
-/// Environment variable with the options of new ports: `inline`, `unacknowledged`, or both with a
-/// comma.
+/// Environment variable with the options of new ports: `inline`, `unacknowledged`, `best-effort`, or
+/// several with commas.
 const PLUS_VARIABLE: &str = "GM_PLUS";
 
 fn options() -> Result<c_uint, Failure> {
@@ -66,9 +69,11 @@ fn options() -> Result<c_uint, Failure> {
         options |= match word {
             "inline" => GM_PLUS_INLINE,
             "unacknowledged" => GM_PLUS_UNACKNOWLEDGED,
+            "best-effort" => GM_PLUS_BEST_EFFORT,
             _ => {
                 let text = format!(
-                    "{PLUS_VARIABLE} has {word:?}; use inline, unacknowledged, or both with a comma"
+                    "{PLUS_VARIABLE} has {word:?}; use inline, unacknowledged, best-effort, or \
+                     several with commas"
                 );
                 return Err(invalid(text));
             }
@@ -233,15 +238,16 @@ impl Machine {
     }
 }
 
-/// Sets the options of GM+: GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED, both or 0. Not in the original,
-/// whose options were chosen when GM+ was built.
+/// Sets the options of GM+: the sum of GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED and
+/// GM_PLUS_BEST_EFFORT, or 0. Not in the original, whose options were chosen when GM+ was built.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_set_port_options(port: *mut gm_port, options: c_uint) -> gm_status_t {
     guard(|| {
         let (machine, own) = enter(port)?;
-        if options & !(GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED) != 0 {
+        let all = GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED | GM_PLUS_BEST_EFFORT;
+        if options & !all != 0 {
             return Err(invalid(format!(
                 "options {options:#x} contain an unknown bit"
             )));

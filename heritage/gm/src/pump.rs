@@ -59,11 +59,20 @@ pub(crate) fn transmit(
     bytes: &[u8],
     at_once: bool,
 ) -> Result<(), portolan::Error> {
-    let mut target = Target::new(rank, CARRIER).lane(lane(header.high));
-    if header.kind == Kind::Datagram {
-        target = target.best_effort();
-    }
+    let target = Target::new(rank, CARRIER).lane(lane(header.high));
     transmit_to(node, target, header, bytes, at_once)
+}
+
+/// Sends a header and the bytes after it at once. They may be lost.
+#[inline]
+pub(crate) fn transmit_best_effort(
+    node: &mut Node,
+    rank: u32,
+    header: &Header,
+    bytes: &[u8],
+) -> Result<(), portolan::Error> {
+    let target = Target::new(rank, CARRIER).lane(lane(header.high));
+    transmit_to(node, target.best_effort(), header, bytes, true)
 }
 
 /// Sends like [`transmit`], to a target whose priority may differ from the header's.

@@ -8,8 +8,12 @@ use crate::conn::{Completion, Key, Sending, gm_send_completion_callback_t};
 use crate::error::{Failure, is_about_peer};
 use crate::event::{GM_SEND_TOKEN_VIOLATION_EVENT, gm_max_length_for_size};
 use crate::machine::{Held, Machine, enter, must};
-use crate::port::{GM_PLUS_INLINE, GM_PLUS_LEN_MAX, GM_PLUS_UNACKNOWLEDGED, gm_port};
-use crate::pump::{INLINE_LEN_MAX, control, post_reply, transmit, transmit_long};
+use crate::port::{
+    GM_PLUS_BEST_EFFORT, GM_PLUS_INLINE, GM_PLUS_LEN_MAX, GM_PLUS_UNACKNOWLEDGED, gm_port,
+};
+use crate::pump::{
+    INLINE_LEN_MAX, control, post_reply, transmit, transmit_best_effort, transmit_long,
+};
 use crate::wire::{Header, Kind};
 use crate::world::{Item, PORTS, World};
 use std::ffi::{c_uint, c_void};
@@ -212,9 +216,10 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
     }
     let is_small = is_message && len <= GM_PLUS_LEN_MAX as usize;
     let options = machine.world().port(key.own).options;
-    if is_small && options & GM_PLUS_UNACKNOWLEDGED != 0 {
+    if is_small && options & (GM_PLUS_UNACKNOWLEDGED | GM_PLUS_BEST_EFFORT) != 0 {
+        let may_be_lost = options & GM_PLUS_BEST_EFFORT != 0;
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        return unsafe { send_unacknowledged(machine, call, &checked, Kind::Loose) };
+        return unsafe { send_unacknowledged(machine, call, &checked, (Kind::Loose, may_be_lost)) };
     }
     if len > INLINE_LEN_MAX {
         // SAFETY: guaranteed by the caller, see `# Safety`.
@@ -293,13 +298,13 @@ unsafe fn send_unacknowledged(
     mut machine: Held,
     call: &Call,
     checked: &Checked,
-    kind: Kind,
+    (kind, may_be_lost): (Kind, bool),
 ) -> Result<(), Failure> {
     let Checked { key, size, len } = *checked;
-    // A message that may be lost cannot acknowledge others.
-    let ack = match kind {
-        Kind::Datagram => 0,
-        _ => machine.world().conn(key).mark_acknowledged(key.high),
+    // The count of a message that may be lost is sent again by another one.
+    let ack = match may_be_lost {
+        true => machine.world().conn(key).accepted,
+        false => machine.world().conn(key).mark_acknowledged(key.high),
     };
     let header = Header {
         size,
@@ -308,7 +313,12 @@ unsafe fn send_unacknowledged(
     };
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let bytes = unsafe { call.bytes(len) };
-    let status = match transmit(machine.node()?, key.rank, &header, bytes, true) {
+    let node = machine.node()?;
+    let sent = match may_be_lost {
+        true => transmit_best_effort(node, key.rank, &header, bytes),
+        false => transmit(node, key.rank, &header, bytes, true),
+    };
+    let status = match sent {
         Ok(()) => GM_SUCCESS,
         Err(error) => {
             if is_about_peer(&error) {
@@ -449,7 +459,7 @@ pub unsafe extern "C" fn gm_datagram_send(
             return Ok(());
         }
         // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { send_unacknowledged(machine, &call, &checked, Kind::Datagram) }
+        unsafe { send_unacknowledged(machine, &call, &checked, (Kind::Datagram, true)) }
     });
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Dropped,
     /// Message without an acknowledgement, which may be lost.
     Datagram,
-    /// Message without an acknowledgement, in order with the other messages.
+    /// Message without an acknowledgement, in order with the other messages that have arrived.
     Loose,
 }
 

@@ -115,6 +115,7 @@ fn published_numbers_are_unchanged() {
         "GM_FAST_HIGH_PEER_RECV_EVENT 18",
         "GM_PLUS_INLINE 1",
         "GM_PLUS_UNACKNOWLEDGED 2",
+        "GM_PLUS_BEST_EFFORT 4",
         "GM_PLUS_LEN_MAX 256",
     ];
     assert_defines(&header(), &published);

@@ -29,6 +29,17 @@ fn messages_arrive_on_every_path() {
     assert_both_done(&program, &path_options(), &[]);
 }
 
+#[test]
+fn computing_node_serves_puts_and_gets_with_progress_thread() {
+    let shop = workshop();
+    let program = checked(&shop, "computing.c");
+    for path in ["shm", "udp"] {
+        let sent = shop.path().join(path);
+        let options = vec!["--path", path, "--option", "progress=thread"];
+        assert_both_done(&program, &[options], &[sent.to_str().unwrap()]);
+    }
+}
+
 /// The replies use the same ports, other ports, and the other priority. Messages are short and
 /// long.
 #[test]
@@ -50,6 +61,17 @@ fn messages_arrive_with_gm_plus_options() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
     assert_both_done(&program, &path_options(), &["plus"]);
+}
+
+/// With a third of the frames lost, some of 3,000 messages are lost with any seed. Shared memory loses
+/// none.
+#[test]
+fn best_effort_option_loses_what_the_network_loses() {
+    let shop = workshop();
+    let program = checked(&shop, "best_effort.c");
+    assert_both_done(&program, &[vec!["--path", "shm"]], &[]);
+    let lossy = vec!["--path", "udp", "--option", "fault=drop=0.3,seed=3"];
+    assert_both_done(&program, &[lossy], &["lossy"]);
 }
 
 /// Number of sends of each node in `make test`; the long run uses MESSAGES.

@@ -200,7 +200,7 @@ static void memory(void) {
     FAILS(GM_INVALID_PARAMETER, "not registered", gm_deregister_memory(port, bytes, 100));
     CHECK(!gm_dma_malloc(port, -1UL) && !gm_dma_calloc(port, 1UL << 63, 2));
     gm_dma_free(port, NULL);
-    FAILS(GM_INVALID_PARAMETER, "options", gm_set_port_options(port, 4));
+    FAILS(GM_INVALID_PARAMETER, "options", gm_set_port_options(port, 8));
     FAILS(GM_INVALID_PARAMETER, "priority 2", gm_set_acceptable_sizes(port, 2, 0));
 }
 
