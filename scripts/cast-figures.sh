@@ -10,7 +10,8 @@
 # this machine are reported and left out.
 #
 # Environment:
-# - SYSTEMS: names of the systems to run (default: all).
+# - SYSTEMS: names of the systems to run (default: all but portolan_copied and portolan_placed, whose
+#   rates the model predicts).
 # - LOSS=N: each host loses N of 10,000 incoming frames.
 # - DISCARD=1: copies are read by cat and discarded, by systems that support it, if memory or disk
 #   is too small for them.
@@ -67,6 +68,18 @@ with_portolan() { # COUNT [ARGUMENTS]
 }
 
 with_portolan_chain() { with_portolan "$1" --shape chain; }
+
+# The chain of the paper's Table 4, with the model's rate: payload is copied from receive buffers, or
+# received in place.
+with_model() { # COUNT PLACEMENT
+    local target=("$directory/%h")
+    [ -z "$discard" ] || target=(--pipe 'cat >/dev/null')
+    "$portolan" cast "$directory/source" "${target[@]}" --lab "$lab" --first "$1" --shape chain --path udp \
+        --option stream=off --option "placement=$2" --explain >"$directory/said" 2>&1 || return
+    predicted=$(sed -n 's/^predicted .* s, \(.*\) MB\/s; took .*/\1/p' "$directory/said")
+}
+with_portolan_copied() { with_model "$1" bounce; }
+with_portolan_placed() { with_model "$1" speculative; }
 with_portolan_tree() { with_portolan "$1" --shape tree:2; }
 # Fail if the cast falls back to the chain because multicast does not reach all hosts.
 with_portolan_multicast() {
@@ -203,7 +216,7 @@ program_of() {
 can_discard() { [[ $1 != rsync_loop && $1 != scp_loop ]]; }
 
 measure() { # SYSTEM COUNT
-    local host begin end
+    local host begin end predicted=
     rm -f "$directory/$lab-h"*
     begin=$(date +%s.%N)
     "with_$1" "$2" || echo "FAILED: $1: status $?" >&2
@@ -211,8 +224,8 @@ measure() { # SYSTEM COUNT
     for ((host = 1; host <= $2; host++)); do
         [ -n "$discard" ] || cmp -s "$directory/source" "$directory/$lab-h$host" || echo "WRONG: $1: the copy of host $host of $2" >&2
     done
-    awk -v s="$1" -v n="$2" -v b="$begin" -v e="$end" -v m="$megabytes" \
-        'BEGIN { printf "| %s | %d | %.2f | %.0f |\n", s, n, e - b, m / (e - b) }' | tee -a "$directory/rows"
+    awk -v s="$1" -v n="$2" -v b="$begin" -v e="$end" -v m="$megabytes" -v p="$predicted" \
+        'BEGIN { printf "| %s | %d | %.2f | %.0f | %s |\n", s, n, e - b, m / (e - b), p }' | tee -a "$directory/rows"
 }
 
 # Writes the rows as JSON. tc reports rates in bytes per second.
@@ -221,7 +234,8 @@ write_json() {
     [ -z "$discard" ] || work="$megabytes MB from memory, thrown away; wires of $rate"
     wire=$(on 0 tc -j qdisc show dev eth0 root | jq '.[0].options.rate / 1e6')
     jq -R -n --arg work "$work" --argjson wire "$wire" '{work: $work, wire_mbytes_per_s: $wire, casts: [inputs | split(" | ")
-        | {system: .[0] | ltrimstr("| ") | gsub("_"; " "), hosts: .[1] | tonumber, seconds: .[2] | tonumber, mbytes_per_s: .[3] | rtrimstr(" |") | tonumber}]}' \
+        | {system: .[0] | ltrimstr("| ") | gsub("_"; " "), hosts: .[1] | tonumber, seconds: .[2] | tonumber,
+            mbytes_per_s: .[3] | tonumber, predicted_mbytes_per_s: (.[4] | rtrimstr(" |") | tonumber? // null)}]}' \
         <"$directory/rows" >"$json"
 }
 
@@ -237,8 +251,8 @@ for system in ${SYSTEMS:-portolan_chain portolan_tree portolan_multicast udpcast
     fi
 done
 [[ " ${systems[*]} " != *" scp_loop "* ]] || start_ssh
-echo "| system | hosts | seconds | MB/s to each |"
-echo "| --- | --- | --- | --- |"
+echo "| system | hosts | seconds | MB/s to each | predicted |"
+echo "| --- | --- | --- | --- | --- |"
 for ((run = 0; run < ${RUNS:-1}; run++)); do
     for count in "${counts[@]}"; do
         # Systems alternate, so that other load on the machine affects them alike.

@@ -41,7 +41,8 @@ pub struct BenchArgs {
     /// Systems to compare with.
     #[arg(long = "vs", value_enum, value_delimiter = ',')]
     pub(crate) versus: Vec<Versus>,
-    /// Interfaces of the papers to measure as well, each through its C library (pingpong and logp).
+    /// Interfaces of the papers to measure as well, each through its C library (pingpong, logp,
+    /// stream and bidir).
     #[arg(long = "interface", value_enum, value_delimiter = ',')]
     pub(crate) interfaces: Vec<Interface>,
     /// MPI libraries to measure as well, each over Portolan and over its own transport (pingpong,
@@ -341,8 +342,10 @@ pub enum ArgsError {
         "--placement has no effect without bulk data: add stream, loaded or incast, or omit it"
     )]
     PlacementWithoutBulk,
-    /// The papers' interfaces were measured only with pingpong and logp.
-    #[error("--interface has no effect without pingpong or logp: add one, or omit it")]
+    /// The papers measured their interfaces with these metrics.
+    #[error(
+        "--interface has no effect without pingpong, logp, stream or bidir: add one, or omit it"
+    )]
     InterfaceWithoutMetric,
     /// `mpibench` does not implement the requested metrics or paths.
     #[error(

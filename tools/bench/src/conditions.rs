@@ -56,6 +56,8 @@ pub(crate) enum Schedule {
     Shortest,
     /// All transfers equally.
     Fair,
+    /// One transfer until it ends.
+    Exclusive,
 }
 
 /// Authentication of network frames; see `docs/reference/security.md`.

@@ -5,6 +5,7 @@ use crate::answers::float;
 use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Unit};
 use crate::competitors;
 use crate::data::Data;
+use crate::interfaces;
 use crate::moving;
 use crate::mpi;
 use crate::systems::{self, System};
@@ -43,9 +44,14 @@ pub(crate) fn of_bench(report: &Report) -> Vec<Figure> {
     ];
     let moving = moving::figures(report).into_iter();
     let libraries = competitors::figures(report).into_iter();
+    let interfaces = interfaces::figures(report).into_iter();
     let mpi = mpi::figures(report).into_iter();
     let own = all.into_iter().flatten();
-    own.chain(moving).chain(libraries).chain(mpi).collect()
+    own.chain(moving)
+        .chain(libraries)
+        .chain(interfaces)
+        .chain(mpi)
+        .collect()
 }
 
 /// Returns true for rows without loss, interference or shortened frames. Rows with shortened frames
@@ -59,13 +65,15 @@ fn undisturbed(row: &&Row) -> bool {
     ) == (0, 0, 0)
 }
 
-/// Returns one line per system with at least two points. MPI programs and other libraries have
-/// separate charts.
+/// Returns one line per system with at least two points. MPI programs, other libraries and the
+/// papers' interfaces have separate charts.
 fn lines<'a>(
     rows: impl Iterator<Item = &'a Row>,
     point: impl Fn(&Row) -> Option<(f64, f64)>,
 ) -> Vec<Line> {
-    let has_charts_of_its_own = |row: &Row| mpi::is_mpi(row) || competitors::is_competitor(row);
+    let has_charts_of_its_own = |row: &Row| {
+        mpi::is_mpi(row) || competitors::is_competitor(row) || interfaces::name(row).is_some()
+    };
     lines_of(
         rows.filter(|row| !has_charts_of_its_own(row)),
         systems::of,

@@ -10,6 +10,7 @@ mod chart;
 mod competitors;
 mod data;
 mod figures;
+mod interfaces;
 mod moving;
 mod mpi;
 mod npb;

@@ -2,6 +2,7 @@
 //! The page: one self-contained file without scripts or network access.
 
 use crate::answers::{answers, float};
+use crate::casts;
 use crate::chart::Place;
 use crate::data::{Comparison, Data};
 use crate::figures::{Figure, of_bench};
@@ -12,6 +13,7 @@ use crate::units;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use portolan_bench::{Metric, Report, SiteKind};
 use portolan_profile::Profile;
+use serde_json::Value;
 
 /// Charts in the first part, beside the answer. The other charts follow it.
 const FIRST: [&str; 2] = ["latency", "advantage"];
@@ -25,13 +27,18 @@ pub struct Material {
     pub npbs: Vec<Npb>,
     /// Profiles written by `portolan profile`.
     pub profiles: Vec<Profile>,
+    /// Casts written by `scripts/cast-figures.sh`.
+    pub casts: Vec<Value>,
 }
 
 impl Material {
     /// Returns true if there is nothing to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.reports.is_empty() && self.npbs.is_empty() && self.profiles.is_empty()
+        self.reports.is_empty()
+            && self.npbs.is_empty()
+            && self.profiles.is_empty()
+            && self.casts.is_empty()
     }
 }
 
@@ -60,6 +67,7 @@ pub fn page(material: &Material) -> String {
                 main {
                     @for npb in &material.npbs { (npb::section(npb)) }
                     @for profile in &material.profiles { (programs::section(profile)) }
+                    @for casts in &material.casts { (distribution(casts)) }
                     @for (label, run) in &runs { (first(run, label)) }
                     @for (label, run) in &runs { (further(run, label)) }
                     @for (label, run) in &runs { (then_and_now(run, label)) }
@@ -72,6 +80,18 @@ pub fn page(material: &Material) -> String {
         }
     };
     page.into_string()
+}
+
+/// Returns the section of a measurement of casts.
+fn distribution(json: &Value) -> Markup {
+    let figures = casts::of_casts(json).unwrap_or_default();
+    html! {
+        section {
+            h2 { "One source, many hosts" }
+            @for figure in &figures { (chart(figure)) }
+            @if let Some(table) = casts::chain(json) { (then(&table)) }
+        }
+    }
 }
 
 /// Combines runs on the same machine, or between the same two, with the same MTU.

@@ -69,7 +69,17 @@ fn full() -> Value {
         &json!({"single_mbytes_per_s": 1500.0}),
     ));
     let logp = json!({"logp": {"l_us": -0.1, "os_us": 2.0, "or_us": 1.0, "g_us": 0.2}});
-    rows.push(row("portolan", "packet", "logp", 8, &logp));
+    for (system, path) in [
+        ("portolan", "packet"),
+        ("tcp", "packet"),
+        ("tcp", "udp"),
+        ("limit", "packet"),
+        ("gm", "shm"),
+        ("gm+", "shm"),
+        ("bip", "packet"),
+    ] {
+        rows.push(row(system, path, "logp", 8, &logp));
+    }
     report(rows)
 }
 
@@ -258,6 +268,53 @@ fn casts_have_a_line_per_system_with_medians() {
     for word in ["256 MB", "\n1\n", "\n2\n", "\n4\n", "\n8\n", "the wire"] {
         assert!(svg.contains(word), "{word}");
     }
+}
+
+#[test]
+fn logp_table_has_all_systems_once() {
+    let report: Report = serde_json::from_value(full()).expect("a report");
+    let tables = papers::tables(&data::Data { report: &report });
+    let logp = tables.iter().find(|table| table.title == "LogP at 8 B");
+    let names: Vec<&str> = logp
+        .expect("a table")
+        .now
+        .iter()
+        .map(|row| row[0].as_str())
+        .collect();
+    let all = [
+        "Portolan over raw Ethernet",
+        "TCP",
+        "limit of raw Ethernet",
+        "GM over shared memory",
+        "GM+ over shared memory",
+        "BIP over raw Ethernet",
+    ];
+    assert_eq!(names, all);
+}
+
+#[test]
+fn casts_with_a_prediction_are_listed_below_table_4() {
+    let cast = |system: &str, hosts: u32, predicted: &Value| json!({"system": system, "hosts": hosts, "mbytes_per_s": 115.0, "predicted_mbytes_per_s": predicted});
+    let casts = json!({"work": "256 MB", "casts": [
+        cast("portolan copied", 4, &json!(116.0)),
+        cast("portolan copied", 1, &json!(120.0)),
+        cast("portolan placed", 4, &json!(117.0)),
+        cast("udpcast", 4, &Value::Null),
+    ]});
+    let table = casts::chain(&casts).expect("predictions");
+    let now = [
+        ["portolan copied, 4 hosts", "116 MB/s", "115 MB/s"],
+        ["portolan placed, 4 hosts", "117 MB/s", "115 MB/s"],
+    ];
+    assert_eq!(table.now, now);
+    let material = Material {
+        casts: vec![casts],
+        ..Material::default()
+    };
+    let page = page(&material);
+    assert_well_formed(&page);
+    assert!(page.contains("11.1") && page.contains("portolan placed"));
+    assert_eq!(casts::chain(&json!({"casts": []})), None);
 }
 
 #[test]

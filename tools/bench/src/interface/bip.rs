@@ -8,7 +8,7 @@ use crate::spec::Role;
 use anyhow::{Result, ensure};
 use bip::init::{bip_init, bip_mynode, bip_numnodes};
 use bip::receive::bip_trecv;
-use bip::send::bip_tsend;
+use bip::send::{bip_swait, bip_tisend, bip_tsend};
 use std::ffi::c_int;
 
 /// Tag of all messages of a row.
@@ -20,6 +20,8 @@ const WORD: usize = size_of::<c_int>();
 /// This process as a BIP node.
 pub(super) struct Bip {
     node: c_int,
+    /// The non-blocking send; BIP has at most one.
+    pending: Option<c_int>,
 }
 
 impl Bip {
@@ -28,7 +30,10 @@ impl Bip {
         // SAFETY: only `bip_init` writes these variables, and it has returned.
         let (node, count) = unsafe { (bip_mynode, bip_numnodes) };
         ensure!(count == 2, "a row has 2 nodes, not {count}");
-        Ok(Bip { node })
+        Ok(Bip {
+            node,
+            pending: None,
+        })
     }
 }
 
@@ -63,6 +68,23 @@ impl Member for Bip {
             0 => Role::Driver,
             _ => Role::Answerer,
         }
+    }
+
+    fn begin(&mut self, message: &[u8]) -> Result<()> {
+        self.complete()?;
+        let count = words(message.len())?;
+        // SAFETY: `message` has `count` words, which do not change before `complete`. The library
+        // reads them as bytes.
+        let send = unsafe { bip_tisend(1 - self.node, TAG, message.as_ptr().cast(), count) };
+        self.pending = Some(send);
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        if let Some(send) = self.pending.take() {
+            bip_swait(send);
+        }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<()> {

@@ -5,7 +5,7 @@
 use super::{CONTROL_LEN_MAX, ControlBuffers, Member};
 use crate::logp::Endpoint;
 use crate::spec::{Role, window};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use gm::buffer::gm_provide_receive_buffer_with_tag;
 use gm::code::{GM_API_VERSION_1_6, GM_LOW_PRIORITY, GM_SUCCESS, gm_status_t};
 use gm::event::{
@@ -15,17 +15,20 @@ use gm::event::{gm_max_length_for_size, gm_min_size_for_length};
 use gm::memory::gm_dma_malloc;
 use gm::name::{gm_get_node_id, gm_max_node_id_in_use};
 use gm::port::{
-    GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED, gm_close, gm_init, gm_open, gm_port,
-    gm_set_port_options,
+    GM_PLUS_BEST_EFFORT, GM_PLUS_INLINE, gm_close, gm_init, gm_open, gm_port, gm_set_port_options,
 };
 use gm::receive::{gm_receive, gm_unknown};
 use gm::send::gm_send_to_peer_with_callback;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 
-/// Options that GM+ adds.
-pub(super) const PLUS: c_uint = GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED;
+/// Options that GM+ adds. As in the paper, small messages may be lost.
+pub(super) const PLUS: c_uint = GM_PLUS_INLINE | GM_PLUS_BEST_EFFORT;
+
+/// Polls without a message after which a message of GM+ counts as lost: a few seconds.
+const POLLS_MAX: u64 = 50_000_000;
 
 /// Port number on both sides, one that GM reserves for programs.
 const PORT: c_uint = 2;
@@ -46,6 +49,10 @@ pub(super) struct Gm {
     control: ControlBuffers,
     /// Number of sends in flight. It is boxed because callbacks store its address.
     in_flight: Box<Cell<usize>>,
+    /// Messages that arrived while this end waited for a send.
+    early: VecDeque<gm_recv_event_fields>,
+    /// Set if losses are not repaired.
+    may_lose: bool,
 }
 
 impl Gm {
@@ -74,6 +81,8 @@ impl Gm {
             size,
             control: ControlBuffers::default(),
             in_flight: Box::default(),
+            early: VecDeque::new(),
+            may_lose: options & GM_PLUS_BEST_EFFORT != 0,
         };
         let class = class(size);
         for other in (class_min()..=self::class(CONTROL_LEN_MAX)).filter(|other| *other != class) {
@@ -138,13 +147,11 @@ impl Gm {
     }
 
     /// Waits until at most `most` sends are in flight.
-    fn complete(&mut self, most: usize) -> Result<()> {
+    fn complete_sends(&mut self, most: usize) {
         while self.in_flight.get() > most {
-            if self.next().is_some() {
-                bail!("received an unexpected message");
-            }
+            let message = self.next();
+            self.early.extend(message);
         }
-        Ok(())
     }
 }
 
@@ -182,7 +189,7 @@ unsafe extern "C" fn on_sent(_: *mut gm_port, context: *mut c_void, status: gm_s
 impl Endpoint for Gm {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        self.complete(IN_FLIGHT_MAX - 1)?;
+        self.complete_sends(IN_FLIGHT_MAX - 1);
         self.in_flight.set(self.in_flight.get() + 1);
         let message = match message.len() == self.size {
             true => message,
@@ -208,10 +215,17 @@ impl Endpoint for Gm {
 
     #[inline]
     fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        let mut polls = 0;
         loop {
-            if let Some(fields) = self.next() {
+            let early = self.early.pop_front();
+            if let Some(fields) = early.or_else(|| self.next()) {
                 return self.take(&fields, message);
             }
+            polls += 1;
+            ensure!(
+                !self.may_lose || polls < POLLS_MAX,
+                "a message of GM+ was lost, which it does not repair: repeat the measurement"
+            );
         }
     }
 }
@@ -224,8 +238,13 @@ impl Member for Gm {
         }
     }
 
+    fn complete(&mut self) -> Result<()> {
+        self.complete_sends(0);
+        Ok(())
+    }
+
     fn end(&mut self) -> Result<()> {
-        self.complete(0)?;
+        self.complete()?;
         gm_close(self.port);
         Ok(())
     }

@@ -222,7 +222,7 @@ impl Vipl {
 
     /// Waits until at most `most` sends are in flight.
     #[inline]
-    fn complete(&mut self, most: usize) -> Result<()> {
+    fn complete_sends(&mut self, most: usize) -> Result<()> {
         while self.in_flight > most {
             let mut done = ptr::null_mut();
             // SAFETY: a local variable for the result.
@@ -265,7 +265,7 @@ fn must(status: VIP_RETURN, what: &str) -> Result<()> {
 impl Endpoint for Vipl {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        self.complete(IN_FLIGHT_MAX - 1)?;
+        self.complete_sends(IN_FLIGHT_MAX - 1)?;
         let (at, len) = match message.len() == self.size {
             true => (message.as_ptr(), message.len()),
             false => (self.control.copy(message).as_ptr(), message.len()),
@@ -320,8 +320,12 @@ impl Member for Vipl {
         }
     }
 
+    fn complete(&mut self) -> Result<()> {
+        self.complete_sends(0)
+    }
+
     fn end(&mut self) -> Result<()> {
-        self.complete(0)?;
+        self.complete()?;
         // The peer may have disconnected first.
         VipDisconnect(self.vi);
         Ok(())

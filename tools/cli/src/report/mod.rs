@@ -103,6 +103,16 @@ const FULL: &[Measurement] = &[
         "logp --path packet,udp,shm --vs tcp --limits --seconds 2 --repeat 5",
     ),
     (
+        "interfaces",
+        "pingpong logp --path packet,shm --interface bip,gm,gm+,gamma,vipl --size 8,64,1k,8k \
+         --seconds 0.3 --repeat 3",
+    ),
+    (
+        "interface-streams",
+        "stream bidir --path shm --interface bip,gm,gm+,gamma,vipl --size 1k,16k,256k --seconds 0.3 \
+         --repeat 3",
+    ),
+    (
         "loss",
         "stream --path udp --size 1M --vs tcp --loss 0.1,1,5 --seconds 3 --repeat 3",
     ),
@@ -207,6 +217,7 @@ fn add_file(file: &Path, material: &mut Material) -> Result<()> {
     match json.get("format").and_then(Value::as_str) {
         Some(portolan_profile::FORMAT) => material.profiles.push(parse_result(file, json)?),
         Some(NPB_FORMAT) => material.npbs.push(parse_result(file, json)?),
+        None if json.get("casts").is_some() => material.casts.push(json),
         _ => material.reports.push(parse_result(file, json)?),
     }
     Ok(())

@@ -17,7 +17,7 @@ pub(crate) struct Curve {
     pub(crate) label: &'static str,
 }
 
-const CURVES: [Curve; 13] = [
+const CURVES: [Curve; 17] = [
     Curve {
         source: "GAMMA, Figures 1 and 2",
         then: "end-to-end throughput up to 97 MB/s on the GNIC-II, 103 MB/s on the GA620 with long frames and \
@@ -73,6 +73,30 @@ const CURVES: [Curve; 13] = [
         then: "BIP about 6 µs for short messages, GM+ 2 µs less than GM",
         chart: "latency",
         label: "half round trips",
+    },
+    Curve {
+        source: "GM and BIP, Figure 5",
+        then: "the same",
+        chart: "interfaces-shm-stream",
+        label: "the interfaces: streams within a host",
+    },
+    Curve {
+        source: "GM and BIP, Figure 6",
+        then: "the same",
+        chart: "interfaces-shm-end-to-end",
+        label: "the interfaces: alternating directions within a host",
+    },
+    Curve {
+        source: "GM and BIP, Figure 7",
+        then: "the same",
+        chart: "interfaces-shm-bidir",
+        label: "the interfaces: both directions at once within a host",
+    },
+    Curve {
+        source: "GM and BIP, Figure 8",
+        then: "the same",
+        chart: "interfaces-shm-latency",
+        label: "the interfaces: half round trips within a host",
     },
     Curve {
         source: "VIA under the NAS benchmarks, Figure 1",

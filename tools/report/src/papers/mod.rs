@@ -73,7 +73,10 @@ pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
             has(Metric::Pingpong),
             "latency and throughput by size: portolan bench pingpong --size 0,1,8,64,1k,4k,16k,64k,256k,1M",
         ),
-        (has(Metric::Logp), "LogP: portolan bench logp"),
+        (
+            has(Metric::Logp),
+            "LogP: portolan bench logp --interface bip,gm,gm+,gamma,vipl",
+        ),
         (
             has(Metric::Bidir),
             "bidirectional bandwidth: portolan bench bidir",

@@ -4,21 +4,28 @@
 use super::{System, Table, now, table, words};
 use crate::answers::float;
 use crate::data::Data;
+use crate::interfaces;
+use crate::systems::path_name;
 use crate::units;
-use portolan_bench::{Metric, Row};
+use portolan_bench::{Metric, Path, Row};
 
 const MYRINET: &str = "GM, GM+ and BIP on Myrinet, Table 1";
 const WIRE: &str = "GM, GM+ and BIP on Myrinet, Figure 1";
 const VIA: &str = "Fast Ethernet, VIA and Myrinet under the NAS benchmarks, Figure 1";
 
+/// Returns the table of LogP parameters: of Portolan's ports, TCP, the bare links, and the papers'
+/// interfaces.
 pub(super) fn logp(data: &Data<'_>) -> Option<Table> {
     let size = *data.sizes(Metric::Logp).first()?;
-    let figures = |of: System| {
-        let row: &Row = data.row(Metric::Logp, of, size)?;
-        let logp = row.extra.logp?;
-        let all = [row.p50_us, logp.g_us, logp.os_us, logp.or_us, logp.l_us];
-        Some(all.map(units::time).to_vec())
-    };
+    let mut now: Vec<Vec<String>> = Vec::new();
+    for row in data.rows(Metric::Logp).filter(|row| row.size == size) {
+        let Some(logp) = row.extra.logp else { continue };
+        let name = system_name(row);
+        if now.iter().all(|row| row[0] != name) {
+            let all = [row.p50_us, logp.g_us, logp.os_us, logp.or_us, logp.l_us];
+            now.push([vec![name], all.map(units::time).to_vec()].concat());
+        }
+    }
     table(Table {
         title: format!("LogP at {}", units::bytes(float(size))),
         source: MYRINET,
@@ -28,13 +35,25 @@ pub(super) fn logp(data: &Data<'_>) -> Option<Table> {
             ["GM+, 8 B", "12.78 µs", "8.55 µs", "2.02 µs", "1.29 µs", "9.47 µs"],
             ["BIP, 8 B", "6.65 µs", "5.65 µs", "5.04 µs", "0.48 µs", "1.13 µs"],
         ]),
-        now: now(figures),
+        now,
         caption: "Then the adapter carried a message and the processor was free; today, through the \
                   kernel of one machine, nearly all of the time is work of the two processors, and \
                   what is left for the wire is small or, where they work at once, negative. g is far \
                   below o_s where messages that are ready together share a frame."
             .into(),
     })
+}
+
+/// Returns a name such as `GM over shared memory`. TCP has one for all network paths.
+fn system_name(row: &Row) -> String {
+    let over = |system: &str| format!("{system} over {}", path_name(row.path));
+    match (interfaces::name(row), row.system.as_str()) {
+        (Some(interface), _) => over(interface),
+        (None, "portolan") => over("Portolan"),
+        (None, "tcp") if row.path == Path::Shm => "TCP within a host".into(),
+        (None, "tcp") => "TCP".into(),
+        (None, other) => format!("{other} of {}", path_name(row.path)),
+    }
 }
 
 /// Returns the table of the two points that the text of the VIA paper gives.
