@@ -120,7 +120,8 @@ pub const SCHEDULE: Setting = Setting {
     option: Some("schedule"),
     variable: "PORTOLAN_SCHEDULE",
     default: "shortest",
-    meaning: "order of bulk transfers: shortest (least left first) or fair (each in turn)",
+    meaning: "order of bulk transfers: shortest (least left first), fair (each in turn) or exclusive (one \
+              until it ends)",
 };
 
 /// Memory for unexpected messages.

@@ -169,10 +169,11 @@ fn schedule(job: &Job) -> Result<Schedule, Error> {
     match settings::SCHEDULE.of(job).as_deref() {
         None | Some("shortest") => Ok(Schedule::ShortestFirst),
         Some("fair") => Ok(Schedule::Fair),
+        Some("exclusive") => Ok(Schedule::Exclusive),
         Some(other) => Err(Error::Setting {
             name: "schedule",
             value: other.to_owned(),
-            why: "write shortest or fair".to_owned(),
+            why: "write shortest, fair or exclusive".to_owned(),
         }),
     }
 }

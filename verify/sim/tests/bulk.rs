@@ -127,6 +127,29 @@ fn many_senders_lose_nothing_and_share_fairly() {
     }
 }
 
+// P5.3
+#[test]
+fn many_senders_lose_nothing_and_finish_one_by_one() {
+    let senders = 8;
+    let mut scenario = incast(senders, Schedule::Exclusive, |_| 4 * MB);
+    // Room for several steps, otherwise transfers alternate.
+    (scenario.socket_len, scenario.port_len) = (1 << 20, 4 << 20);
+    let report = run(&scenario);
+    let ends: Vec<f64> = report
+        .deliveries
+        .iter()
+        .map(|arrival| since_start(arrival.at))
+        .collect();
+    println!("{ends:.4?} s, {} sent again", report.retransmit_count);
+    assert_eq!(losses(&report), (0, 0));
+    assert_eq!(ends.len(), senders as usize);
+    let last = ends[ends.len() - 1];
+    // With equal shares, all would end together. In strict order the mean would be 9/16 of the last.
+    let mean = ends.iter().sum::<f64>() / f64::from(senders);
+    assert!(mean < last * 0.75, "on average after {mean} of {last} s");
+    assert!(ends[0] < last * 0.3, "first after {} of {last} s", ends[0]);
+}
+
 // P5.9
 #[test]
 fn huge_transfer_is_not_starved_by_small_ones() {

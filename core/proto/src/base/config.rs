@@ -110,6 +110,9 @@ pub enum Schedule {
     ShortestFirst,
     /// Round robin: all get the same share, and equal transfers complete together.
     Fair,
+    /// One transfer is admitted and gets all but an eighth of the link until it ends; other transfers share
+    /// that. Runs of one transfer are long, so that the next bytes are predicted correctly.
+    Exclusive,
 }
 
 /// Use of streams for transfers over networks. `P15.1`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receiver-side scheduling of bulk data. The receiver grants what its link can buffer, so that
-//! many senders together do not overflow it. It grants the transfer with the fewest bytes left, or
-//! each in turn (`P5.3`). No transfer starves (`P5.9`).
+//! many senders together do not overflow it. It grants the transfer with the fewest bytes left, each
+//! in turn, or mostly one until it ends (`P5.3`). No transfer starves (`P5.9`).
 
 use super::{RxTransfer, Transfers};
 use crate::{LinkId, PeerId, Schedule};
@@ -37,6 +37,8 @@ struct Account {
     needed: u64,
     /// Bytes granted out of turn since the longest-waiting transfer was served.
     passed: u64,
+    /// Transfer that was last granted in its turn. With exclusive service it has the next turn, too.
+    admitted: u32,
 }
 
 impl Account {
@@ -54,9 +56,22 @@ impl Account {
     }
 
     /// Returns true if another step would exceed the transfer's share.
-    fn has_share(&self, transfer: &RxTransfer) -> bool {
+    fn has_share(&self, share: u64, transfer: &RxTransfer) -> bool {
         let step = transfer.ungranted_len().min(self.quantum());
-        !transfer.lossless && transfer.outstanding() + step > self.share()
+        !transfer.lossless && transfer.outstanding() + step > share
+    }
+
+    /// Returns the share of transfer `key`. With exclusive service the admitted one has all but a
+    /// step, so that other transfers can continue if its sender stalls.
+    fn share_of(&self, key: u32, schedule: Schedule) -> u64 {
+        match schedule {
+            Schedule::Exclusive if key == self.admitted => self
+                .budget
+                .saturating_sub(self.quantum())
+                .max(self.quantum()),
+            Schedule::Exclusive => self.quantum(),
+            Schedule::ShortestFirst | Schedule::Fair => self.share(),
+        }
     }
 
     fn free(&self) -> u64 {
@@ -138,25 +153,47 @@ impl Transfers {
         let is_fair = schedule == Schedule::Fair;
         let scheduler = &mut self.scheduler;
         let account = &mut scheduler.accounts[link.index()];
+        let is_admitted_here = |key: &u32| {
+            let transfer = self.rx.get(*key);
+            transfer.is_some_and(|transfer| transfer.link == link)
+        };
+        if schedule == Schedule::Exclusive && !scheduler.active.contains(&account.admitted) {
+            // The transfer that has waited longest is admitted.
+            let waiting = scheduler.active.iter().filter(|key| is_admitted_here(key));
+            let next = waiting.min_by_key(|&&key| self.rx.get(key).map(|one| one.served_at));
+            account.admitted = next.copied().unwrap_or(0);
+        }
         let transfers = scheduler.active.iter().filter_map(|&key| {
             let transfer = self.rx.get(key)?;
             (transfer.link == link).then_some((key, transfer))
         });
         let has_several = transfers.clone().nth(1).is_some();
-        let aged = account.passed >= account.quantum() * (AGED_EVERY - 1);
+        // With exclusive service, transfers that are not admitted have a step of their own.
+        let aged = schedule != Schedule::Exclusive
+            && account.passed >= account.quantum() * (AGED_EVERY - 1);
         let by_age = is_fair || aged;
         let (key, transfer) = transfers
-            .filter(|(_, transfer)| !has_several || !account.has_share(transfer))
-            .min_by_key(|(_, transfer)| {
-                let left = transfer.len - transfer.received;
-                (if by_age { 0 } else { left }, transfer.served_at)
+            .filter(|(key, transfer)| {
+                let share = account.share_of(*key, schedule);
+                !has_several || !account.has_share(share, transfer)
+            })
+            .min_by_key(|(key, transfer)| {
+                let rank = match schedule {
+                    _ if by_age => 0,
+                    Schedule::Exclusive => u64::from(*key != account.admitted),
+                    Schedule::ShortestFirst | Schedule::Fair => transfer.len - transfer.received,
+                };
+                (rank, transfer.served_at)
             })?;
         let room = match (transfer.lossless, has_several, by_age) {
             // The ring itself holds the sender back.
             (true, ..) => u64::MAX,
             (_, false, _) => account.free(),
             (_, true, true) => account.free().min(account.quantum()),
-            (_, true, false) => account.free().min(account.share() - transfer.outstanding()),
+            (_, true, false) => {
+                let share = account.share_of(key, schedule);
+                account.free().min(share - transfer.outstanding())
+            }
         };
         // The transfer that has its turn waits until there is room for its step. Otherwise
         // transfers that need less would always overtake it.
