@@ -892,7 +892,8 @@ VIP_RETURN VipRegisterMem(VIP_NIC_HANDLE NicHandle,
                           VIP_MEM_HANDLE *MemHandle);
 
 /**
- * Deregisters memory. From then on no transfer accesses the memory through this registration.
+ * Deregisters memory. From then on no transfer accesses the memory through this registration: waits
+ * for long transfers in flight.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */

@@ -47,12 +47,14 @@ impl World {
         // The connection has ended on this side. The peer was notified or is about to be.
         if !is_current {
             self.dropped_count += 1;
+            self.discard_long(rank, &header);
             return;
         }
         self.on_ack(index, header.ack);
         match header.kind {
             Kind::Data | Kind::Part => self.on_data(index, &header, rest),
             Kind::Write => self.on_write(index, &header, rest),
+            Kind::LongData | Kind::LongWrite => self.on_long(rank, index, &header),
             Kind::Read => self.on_read(index, &header),
             Kind::ReadData => self.on_read_data(index, &header, rest),
             Kind::Broken => self.on_broken(index, &header),
@@ -96,6 +98,9 @@ impl World {
                 break;
             }
             vi.acked_next += 1;
+            if vi.end_long(number) {
+                self.ready.push(index);
+            }
             if !has_ended && !is_read {
                 self.finish(index, false, number, status_of(op), None);
             }
@@ -209,16 +214,9 @@ impl World {
     }
 
     fn take_write(&mut self, index: u32, header: &Header, bytes: &[u8]) -> Verdict {
-        let Some(vi) = self.vis.get_mut(index) else {
-            return Verdict::Taken;
-        };
         let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
         let place = (at, bytes.len());
-        let is_allowed = vi.attributes.EnableRdmaWrite != VIP_FALSE
-            && (bytes.is_empty()
-                || self
-                    .regions
-                    .opens(header.handle, place, vi.ptag, Access::Write));
+        let is_allowed = self.allows_write(index, header.handle, place);
         if !is_allowed {
             self.vi_fault(index, VIP_ERROR_RDMAW_PROT, VIP_STATUS_OP_REMOTE_RDMA_WRITE);
             return Verdict::Refused(VIP_STATUS_RDMA_PROT_ERROR);
@@ -230,6 +228,18 @@ impl World {
         if !(header.has(LAST) && header.has(IMMEDIATE)) {
             return Verdict::Taken;
         }
+        match self.notify_write(index, header) {
+            Ok(()) => Verdict::Taken,
+            Err(status) => Verdict::Refused(status),
+        }
+    }
+
+    /// Completes a receive with the immediate data of an RDMA write. An error is the status for the
+    /// sender.
+    pub(crate) fn notify_write(&mut self, index: u32, header: &Header) -> Result<(), u32> {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return Ok(());
+        };
         let number = vi.recv.next;
         let Some(entry) = vi.recv.get(number).map(|entry| *entry) else {
             self.vi_fault(
@@ -237,18 +247,18 @@ impl World {
                 VIP_ERROR_RECVQ_EMPTY,
                 VIP_STATUS_OP_REMOTE_RDMA_WRITE,
             );
-            return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
+            return Err(VIP_STATUS_REMOTE_DESC_ERROR);
         };
         vi.recv.next = number + 1;
         if entry.fault != 0 {
             let status = entry.fault | VIP_STATUS_OP_REMOTE_RDMA_WRITE;
             self.finish(index, true, number, status, Some(0));
-            return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
+            return Err(VIP_STATUS_REMOTE_DESC_ERROR);
         }
         entry.descriptor.set_immediate(header.imm);
         let status = VIP_STATUS_OP_REMOTE_RDMA_WRITE | VIP_STATUS_IMMEDIATE;
         self.finish(index, true, number, status, Some(header.total));
-        Verdict::Taken
+        Ok(())
     }
 
     /// Processes an RDMA read request.

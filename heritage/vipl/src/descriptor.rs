@@ -164,6 +164,23 @@ impl Descriptor {
         }
     }
 
+    /// Returns true if the first `len` bytes are in one segment.
+    pub(crate) fn is_contiguous(self, len: u32) -> bool {
+        let mut locals = self.locals();
+        locals.next().is_some_and(|local| local.Length >= len)
+    }
+
+    /// Returns the address of the first `len` bytes if they are in one segment. Returns an error
+    /// status if the memory is not registered.
+    pub(crate) fn whole(self, memory: Memory<'_>, len: u32) -> Result<Option<*mut u8>, u32> {
+        if !self.is_contiguous(len) {
+            return Ok(None);
+        }
+        let mut whole = None;
+        self.pieces(memory, 0, len as usize, |at, _| whole = Some(at))?;
+        Ok(whole)
+    }
+
     /// Copies bytes, starting at `from`, to `out`. Returns an error status if the memory is not
     /// registered.
     #[inline]

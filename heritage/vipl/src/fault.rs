@@ -218,8 +218,12 @@ impl World {
             self.finish(index, true, number, status, Some(0));
         }
         if let Some(vi) = self.vis.get_mut(index) {
-            vi.send.next = vi.send.ended;
-            vi.recv.next = vi.recv.ended;
+            // Descriptors of long transfers may complete later.
+            vi.send.next = vi.send.end();
+            vi.recv.next = match was_connected || state == VIP_STATE_IDLE {
+                true => vi.recv.end(),
+                false => vi.recv.ended,
+            };
         }
         if was_connected {
             self.land(rank, left);

@@ -5,7 +5,7 @@
 //! are in the program's memory. Completion queues collect the completions of many VIs. Here each
 //! process of the job is a host with one NIC. Messages travel as messages of a [`portolan::Node`]
 //! with a header of VIPL (`wire.rs`), in pieces that are copied from and to the memory of
-//! descriptors. `docs/reference/heritage.md` lists the known facts about the original, and the choices made
+//! descriptors. Long ones move from memory to memory (`long.rs`). `docs/reference/heritage.md` lists the known facts about the original, and the choices made
 //! where it is unknown.
 //!
 //! Invariant: the descriptors of a queue complete in the order in which they were posted, each
@@ -35,6 +35,7 @@ mod error;
 pub mod fault;
 mod handshake;
 mod helper;
+mod long;
 mod machine;
 pub mod memory;
 pub mod name;

@@ -196,6 +196,7 @@ impl Served for Machine {
         // Ignore errors of a peer: each of its connections reports the failure.
         let moved = Machine::node(self).map(|node| node.progress().unwrap_or(0));
         let pass = moved.and_then(|moved| {
+            self.advance_longs()?;
             self.work()?;
             self.acknowledge()?;
             Ok(moved)
@@ -240,6 +241,10 @@ impl Machine {
     /// accepted.
     fn retire(&mut self) -> Result<(), Failure> {
         self.acknowledge()?;
+        let posted = self.world().longs.posted();
+        for request in posted {
+            self.node()?.cancel(request);
+        }
         {
             let mut world = self.world();
             let all: Vec<u32> = world.nics.iter().map(|(index, _)| index).collect();

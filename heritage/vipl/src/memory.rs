@@ -217,7 +217,8 @@ pub unsafe extern "C" fn VipRegisterMem(
     })
 }
 
-/// Deregisters memory. From then on no transfer accesses the memory through this registration.
+/// Deregisters memory. From then on no transfer accesses the memory through this registration: waits
+/// for long transfers in flight.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -227,10 +228,15 @@ pub unsafe extern "C" fn VipDeregisterMem(
     MemHandle: VIP_MEM_HANDLE,
 ) -> VIP_RETURN {
     call(|machine| {
-        let mut world = machine.world();
-        let nic = world.nic(NicHandle)?;
-        let index = world.region(nic, VirtualAddress, MemHandle)?;
-        world.regions.0.remove(index);
+        let removed = {
+            let mut world = machine.world();
+            let nic = world.nic(NicHandle)?;
+            let index = world.region(nic, VirtualAddress, MemHandle)?;
+            world.regions.0.remove(index)
+        };
+        if let Some(Region { at, len, .. }) = removed {
+            machine.wait_for_longs(|world| world.longs.uses(at, len))?;
+        }
         Ok(VIP_SUCCESS)
     })
 }

@@ -72,16 +72,33 @@ impl World {
         index.ok_or_else(|| invalid("the handle is not a NIC; VipOpenNic() opens one"))
     }
 
+    /// Returns the indices of the VIs of a NIC.
+    fn vis_of(&self, nic: u32) -> Vec<u32> {
+        let vis = self.vis.iter();
+        vis.filter(|(_, vi)| vi.nic == nic)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Ends all connections of a NIC.
+    fn disconnect_all(&mut self, nic: u32) {
+        for index in self.vis_of(nic) {
+            self.disconnect(index);
+        }
+    }
+
+    /// Returns true if long transfers use memory of VIs of a NIC.
+    fn has_longs_of(&self, nic: u32) -> bool {
+        self.vis_of(nic)
+            .into_iter()
+            .any(|index| self.longs.uses_vi(index))
+    }
+
     /// Destroys all objects of a NIC. If `is_late` is set, the program's memory may be invalid, so
     /// the descriptors are not accessed.
     pub(crate) fn close(&mut self, nic: u32, is_late: bool) {
         let own = |index_nic: u32| index_nic == nic;
-        let vis: Vec<u32> = self
-            .vis
-            .iter()
-            .filter(|(_, vi)| own(vi.nic))
-            .map(|(at, _)| at)
-            .collect();
+        let vis = self.vis_of(nic);
         for index in vis {
             if is_late && let Some(vi) = self.vis.get_mut(index) {
                 vi.send.abandon();
@@ -160,6 +177,10 @@ pub extern "C" fn VipCloseNic(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
         machine.progress()?;
         // Acknowledge now, so that senders do not wait for messages this side has accepted.
         machine.acknowledge()?;
+        machine.world().disconnect_all(nic);
+        machine.work()?;
+        // The program may free its memory afterwards.
+        machine.wait_for_longs(|world| world.has_longs_of(nic))?;
         machine.world().close(nic, false);
         machine.work()?;
         release(machine);

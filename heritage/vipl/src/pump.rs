@@ -74,6 +74,7 @@ impl Machine {
 
     #[inline]
     fn after_passes(&mut self, moved: usize, passes: u32) -> Result<(), Failure> {
+        self.advance_longs()?;
         if moved > 0 {
             (self.idle_passes, self.checked_at, self.yielded_at) = (0, 0, 0);
             return self.work();
@@ -175,6 +176,9 @@ impl Machine {
                 SendMode::BestEffort => node.send(target.best_effort(), bytes),
             };
             if sent.is_ok() {
+                if let Some((number, long)) = unit.long() {
+                    self.send_long((unit.rank, index), number, long)?;
+                }
                 let mut world = self.world();
                 world.on_unit_sent(index, &unit);
                 if world.has_sent_all(index) {

@@ -35,6 +35,31 @@ pub(crate) struct Entry {
     /// Error status of a malformed descriptor, reported when it is processed.
     pub(crate) fault: u32,
     pub(crate) has_ended: bool,
+    /// Set while a long transfer of a send was not accepted.
+    pub(crate) is_long: bool,
+    /// Set while the node uses the memory of the descriptor.
+    pub(crate) is_busy: bool,
+    /// Status and length with which the descriptor completes when it is no longer busy.
+    pub(crate) deferred: Option<(u32, Option<u32>)>,
+}
+
+impl Entry {
+    /// Creates the entry of a descriptor that was just posted.
+    #[inline]
+    pub(crate) fn new(descriptor: Descriptor, op: Op) -> Entry {
+        Entry {
+            descriptor,
+            op,
+            control: 0,
+            total: 0,
+            mark: 0,
+            fault: 0,
+            has_ended: false,
+            is_long: false,
+            is_busy: false,
+            deferred: None,
+        }
+    }
 }
 
 /// Function of the program that is called when a descriptor has completed.
@@ -117,11 +142,23 @@ impl Queue {
         Some(numbered.find(|(_, entry)| matches(entry))?.0)
     }
 
-    /// Completes an entry. Returns the number of entries at the front that are complete because of
-    /// it.
+    /// Records that the node no longer uses the memory of an entry. Returns the status and length
+    /// with which it must be completed now, if that was deferred.
+    pub(crate) fn release(&mut self, number: u64) -> Option<(u32, Option<u32>)> {
+        let entry = self.get(number)?;
+        entry.is_busy = false;
+        entry.deferred.take()
+    }
+
+    /// Completes an entry, or defers that while it is busy. Returns the number of entries at the
+    /// front that are complete because of it.
     #[inline]
     pub(crate) fn finish(&mut self, number: u64, status: u32, len: Option<u32>) -> u32 {
         if let Some(entry) = self.get(number).filter(|entry| !entry.has_ended) {
+            if entry.is_busy {
+                entry.deferred.get_or_insert((status, len));
+                return 0;
+            }
             entry.has_ended = true;
             entry.descriptor.end(status, len);
         }
@@ -167,15 +204,7 @@ mod tests {
     struct Own([u32; 16]);
 
     fn entry(own: &mut Own) -> Entry {
-        Entry {
-            descriptor: Descriptor(own.0.as_mut_ptr().cast()),
-            op: Op::Recv,
-            control: 0,
-            total: 0,
-            mark: 0,
-            fault: 0,
-            has_ended: false,
-        }
+        Entry::new(Descriptor(own.0.as_mut_ptr().cast()), Op::Recv)
     }
 
     #[test]
@@ -197,5 +226,25 @@ mod tests {
         assert!(queue.take().is_none() && !queue.is_empty());
         assert_eq!(queue.finish(2, 0, None), 1);
         assert!(queue.take().is_some() && queue.is_empty());
+    }
+
+    #[test]
+    fn busy_descriptor_completes_when_it_is_released() {
+        let mut own: [Own; 2] = std::array::from_fn(|_| Own([0; 16]));
+        let mut queue = Queue::default();
+        for one in &mut own {
+            queue.push(entry(one));
+        }
+        queue.get(0).unwrap().is_busy = true;
+        assert_eq!(queue.finish(0, 4, Some(9)), 0);
+        // A later result, such as that of the end of the connection, has no effect.
+        assert_eq!(queue.finish(0, 8, None), 0);
+        assert_eq!(queue.finish(1, 0, None), 0);
+        assert!(queue.take().is_none());
+        assert_eq!(queue.release(1), None);
+        let (status, len) = queue.release(0).unwrap();
+        assert_eq!((queue.finish(0, status, len), queue.release(0)), (2, None));
+        let first = queue.take().unwrap();
+        assert_eq!((first.status(), first.declared_len()), (5, 9));
     }
 }

@@ -71,13 +71,8 @@ impl Bench {
             Length: 16,
         };
         Entry {
-            descriptor: Descriptor(ptr::from_mut(descriptor)),
-            op,
-            control: 0,
             total: 16,
-            mark: 0,
-            fault: 0,
-            has_ended: false,
+            ..Entry::new(Descriptor(ptr::from_mut(descriptor)), op)
         }
     }
 

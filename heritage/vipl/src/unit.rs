@@ -5,7 +5,8 @@
 //! that sends it. The record of a unit that could not be sent is undone.
 
 use crate::code::*;
-use crate::queue::Op;
+use crate::long::Long;
+use crate::queue::{Entry, Op};
 use crate::vi::{Level, Vi};
 use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST, LEN_MAX};
 use crate::world::{UNITS_MAX, World};
@@ -51,6 +52,19 @@ pub(crate) struct Unit {
     /// the unit is sent.
     token: u32,
     origin: Origin,
+    /// Bytes that follow as a tagged message.
+    long: Option<Long>,
+}
+
+impl Unit {
+    /// Returns the number of the descriptor and the bytes of a long transfer.
+    #[inline]
+    pub(crate) fn long(&self) -> Option<(u64, Long)> {
+        match self.origin {
+            Origin::Descriptor { number, .. } => Some((number, self.long?)),
+            Origin::ReadReply(_) => None,
+        }
+    }
 }
 
 impl World {
@@ -81,6 +95,9 @@ impl World {
                 return None;
             }
             let fault = entry.fault;
+            if vi.waits_for_longs() {
+                return None;
+            }
             let built = match fault {
                 0 => self.send_unit(index, number, out),
                 fault => Err(fault),
@@ -102,7 +119,13 @@ impl World {
     /// Creates a unit of a descriptor. Returns the error status of an invalid descriptor.
     #[inline]
     fn send_unit(&mut self, index: u32, number: u64, out: &mut [u8]) -> Result<Unit, u32> {
-        let World { vis, regions, .. } = self;
+        let source = self.source(index, number)?;
+        let World {
+            vis,
+            regions,
+            longs,
+            ..
+        } = self;
         let vi = vis.get_mut(index).ok_or(VIP_STATUS_FORMAT_ERROR)?;
         let (begun, lossless) = (vi.begun, vi.is_lossless);
         let (level, token, ack) = (vi.level, vi.peer_token, vi.accepted);
@@ -111,37 +134,18 @@ impl World {
         let entry = vi.send.get(number).ok_or(VIP_STATUS_FORMAT_ERROR)?;
         let (op, descriptor, total) = (entry.op, entry.descriptor, entry.total);
         let left = (total - begun) as usize;
-        let len = if let Op::Read(_) = op {
-            0
-        } else {
-            left.min(PIECE_LEN)
+        let long = source.map(|at| Long {
+            at,
+            len: left,
+            tag: longs.next_tag(),
+        });
+        let len = match (op, long) {
+            (Op::Read(_), _) | (_, Some(_)) => 0,
+            _ => left.min(PIECE_LEN),
         };
         let is_last = len == left || len == 0;
-        let mut header = Header::new(Kind::Data, token, ack);
-        header.total = total;
-        match op {
-            Op::Write | Op::Read(_) => {
-                let (addr, handle) = descriptor.remote();
-                header.kind = Kind::Write;
-                header.addr = addr.wrapping_add(begun.into());
-                header.handle = handle;
-            }
-            _ if !is_last || begun > 0 => {
-                header.kind = Kind::Part;
-                header.offset = begun;
-            }
-            _ => {}
-        }
-        if let Op::Read(id) = op {
-            header.kind = Kind::Read;
-            header.imm = id;
-        } else if is_last && entry.control & VIP_CONTROL_IMMEDIATE != 0 {
-            header.flags |= IMMEDIATE;
-            header.imm = descriptor.immediate();
-        }
-        if is_last {
-            header.flags |= LAST;
-        }
+        let mut header = header_of(entry, begun, is_last, long);
+        (header.token, header.ack) = (token, ack);
         let is_complete = is_last && begun == 0;
         let header_len = header.kind.header_len();
         let is_lossy = level == Level::Unreliable
@@ -155,7 +159,11 @@ impl World {
         descriptor.gather(memory, begun, &mut out[header_len..header_len + len])?;
         self.record_unit(index, number, len, is_last, !is_lossy);
         let vi = self.vis.get_mut(index).ok_or(VIP_STATUS_FORMAT_ERROR)?;
+        if long.is_some() {
+            vi.begin_long(number);
+        }
         Ok(Unit {
+            long,
             rank: vi.peer_rank,
             len: header_len + len,
             token: vi.token,
@@ -170,6 +178,18 @@ impl World {
                 (false, false) => SendMode::Batched,
             },
         })
+    }
+
+    /// Returns the memory of a descriptor that is sent as a long transfer.
+    #[inline]
+    fn source(&mut self, index: u32, number: u64) -> Result<Option<*const u8>, u32> {
+        let vi = self.vis.get_mut(index).ok_or(VIP_STATUS_FORMAT_ERROR)?;
+        let (level, ptag, begun) = (vi.level, vi.ptag, vi.begun);
+        let entry = *vi.send.get(number).ok_or(VIP_STATUS_FORMAT_ERROR)?;
+        match begun {
+            0 => self.long_source(level, &entry, ptag),
+            _ => Ok(None),
+        }
     }
 
     /// Records a unit of a descriptor that is about to be sent. This happens first, because its
@@ -261,6 +281,8 @@ impl World {
                     let op = vi.send.get(number).map(|entry| entry.op);
                     let is_read = matches!(op, Some(Op::Read(_)));
                     vi.reads_in_flight -= u32::from(is_last && is_read);
+                    vi.end_long(number);
+                    vi.send.release(number);
                 }
                 self.fail_send(index, number, VIP_STATUS_TRANSPORT_ERROR);
                 // The other side waits for the rest, even of an unreliable message.
@@ -314,6 +336,7 @@ impl World {
             mode,
             token: own,
             origin: Origin::ReadReply(id),
+            long: None,
         })
     }
 }
@@ -326,6 +349,43 @@ pub(crate) fn status_of(op: Op) -> u32 {
         Op::Read(_) => VIP_STATUS_OP_RDMA_READ,
         Op::Recv => VIP_STATUS_OP_RECEIVE,
     }
+}
+
+/// Returns the header of a unit of a descriptor, of which `begun` bytes were sent.
+#[inline]
+fn header_of(entry: &Entry, begun: u32, is_last: bool, long: Option<Long>) -> Header {
+    let descriptor = entry.descriptor;
+    let mut header = Header::new(Kind::Data, 0, 0);
+    header.total = entry.total;
+    match entry.op {
+        Op::Write | Op::Read(_) => {
+            let (addr, handle) = descriptor.remote();
+            header.kind = match long {
+                Some(_) => Kind::LongWrite,
+                None => Kind::Write,
+            };
+            header.addr = addr.wrapping_add(begun.into());
+            header.handle = handle;
+        }
+        _ if long.is_some() => header.kind = Kind::LongData,
+        _ if !is_last || begun > 0 => {
+            header.kind = Kind::Part;
+            header.offset = begun;
+        }
+        _ => {}
+    }
+    if let Op::Read(id) = entry.op {
+        header.kind = Kind::Read;
+        header.imm = id;
+    } else if is_last && entry.control & VIP_CONTROL_IMMEDIATE != 0 {
+        header.flags |= IMMEDIATE;
+        header.imm = descriptor.immediate();
+    }
+    if is_last {
+        header.flags |= LAST;
+    }
+    header.tag = long.map_or(0, |long| long.tag);
+    header
 }
 
 #[inline]

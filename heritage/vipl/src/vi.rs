@@ -73,6 +73,8 @@ pub(crate) struct Vi {
     pub(crate) acked_next: u64,
     pub(crate) reads_count: u32,
     pub(crate) reads_in_flight: u32,
+    /// Number of long transfers that the other side has not accepted.
+    pub(crate) longs_in_flight: u32,
     /// Number of accepted units, and the last acknowledged number.
     pub(crate) accepted: u32,
     pub(crate) acknowledged: u32,
@@ -109,6 +111,7 @@ impl Vi {
             acked_next: 0,
             reads_count: 0,
             reads_in_flight: 0,
+            longs_in_flight: 0,
             accepted: 0,
             acknowledged: 0,
             is_due: false,
@@ -148,7 +151,7 @@ impl Vi {
         self.is_lossless = false;
         (self.units_sent, self.units_acked) = (0, 0);
         (self.accepted, self.acknowledged) = (0, 0);
-        (self.begun, self.reads_in_flight) = (0, 0);
+        (self.begun, self.reads_in_flight, self.longs_in_flight) = (0, 0, 0);
         self.acked_next = self.send.next;
         self.partial = None;
     }

@@ -2,11 +2,11 @@
 //! The header of each VIPL message in a Portolan message.
 //!
 //! ```text
-//!  0  kind u8       1  flags u8      2  reserved u16
+//!  0  kind u8       1  flags u8      2  of long transfers: number of the tagged message u16
 //!  4  token of the receiving end of the connection u32
 //!  8  number of units of the other direction that the sender has accepted so far u32
 //! 12  immediate data, or the number of an RDMA read u32
-//! 16  of parts: bytes of the whole message u32, offset of this part u32
+//! 16  of parts and long messages: bytes of the whole message u32, offset of this part u32
 //! 16  of RDMA: address u64, memory handle u32, bytes of the whole transfer u32
 //! ```
 //! Integers are little-endian. A unit is a message, or a part of one, that is counted: it is
@@ -33,6 +33,10 @@ pub(crate) enum Kind {
     Broken,
     /// The connection was ended.
     Disconnect,
+    /// A message of a send, the bytes of which follow as a tagged message.
+    LongData,
+    /// An RDMA write, the data of which follows as a tagged message.
+    LongWrite,
     /// A client's connection request.
     Request,
     /// A peer's connection request.
@@ -43,7 +47,7 @@ pub(crate) enum Kind {
     Cancel,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 14] = [
     Kind::Data,
     Kind::Part,
     Kind::Write,
@@ -52,6 +56,8 @@ const KINDS: [Kind; 12] = [
     Kind::Ack,
     Kind::Broken,
     Kind::Disconnect,
+    Kind::LongData,
+    Kind::LongWrite,
     Kind::Request,
     Kind::PeerRequest,
     Kind::Reply,
@@ -78,6 +84,8 @@ pub(crate) const LEN_MAX: usize = 32;
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) flags: u8,
+    /// Number of the tagged message of a long transfer.
+    pub(crate) tag: u16,
     pub(crate) token: u32,
     pub(crate) ack: u32,
     pub(crate) imm: u32,
@@ -93,8 +101,8 @@ impl Kind {
     #[inline]
     pub(crate) fn header_len(self) -> usize {
         match self {
-            Kind::Part | Kind::ReadData | Kind::Broken => PART_LEN,
-            Kind::Write | Kind::Read => LEN_MAX,
+            Kind::Part | Kind::ReadData | Kind::Broken | Kind::LongData => PART_LEN,
+            Kind::Write | Kind::Read | Kind::LongWrite => LEN_MAX,
             _ => SHORT_LEN,
         }
     }
@@ -110,6 +118,7 @@ impl Header {
         Header {
             kind,
             flags: 0,
+            tag: 0,
             token,
             ack,
             imm: 0,
@@ -130,7 +139,7 @@ impl Header {
     pub(crate) fn write(&self, out: &mut [u8; LEN_MAX]) -> usize {
         out[0] = self.kind as u8;
         out[1] = self.flags;
-        out[2..4].fill(0);
+        out[2..4].copy_from_slice(&self.tag.to_le_bytes());
         out[4..8].copy_from_slice(&self.token.to_le_bytes());
         out[8..12].copy_from_slice(&self.ack.to_le_bytes());
         out[12..16].copy_from_slice(&self.imm.to_le_bytes());
@@ -158,6 +167,7 @@ impl Header {
         let (head, rest) = bytes.split_at_checked(len)?;
         let mut header = Header::new(kind, read_u32(head, 4)?, read_u32(head, 8)?);
         header.flags = head[1];
+        header.tag = u16::from_le_bytes([head[2], head[3]]);
         header.imm = read_u32(head, 12)?;
         match len {
             PART_LEN => {
@@ -185,6 +195,7 @@ mod tests {
             let len = kind.header_len();
             let header = Header {
                 flags: COUNTED | LAST,
+                tag: 0x0506,
                 imm: 0x0102_0304,
                 total: if len > SHORT_LEN { 7 } else { 0 },
                 offset: if len == PART_LEN { 5 } else { 0 },
@@ -204,7 +215,7 @@ mod tests {
 
     #[test]
     fn invalid_header_is_refused() {
-        assert_eq!(Header::parse(&[12; 64]), None);
+        assert_eq!(Header::parse(&[14; 64]), None);
         assert_eq!(Header::parse(&[255; 64]), None);
     }
 }

@@ -26,15 +26,7 @@ impl Vi {
     /// Creates the queue entry of a send. `fault` is the error status of a malformed descriptor.
     #[inline]
     fn send_entry(&mut self, descriptor: Descriptor) -> Entry {
-        let mut entry = Entry {
-            descriptor,
-            op: Op::Send,
-            control: 0,
-            total: 0,
-            mark: 0,
-            fault: 0,
-            has_ended: false,
-        };
+        let mut entry = Entry::new(descriptor, Op::Send);
         let parsed = match descriptor.parse() {
             Ok(parsed) => parsed,
             Err(status) => {
@@ -71,13 +63,9 @@ impl Vi {
             Err(status) => (0, status),
         };
         Entry {
-            descriptor,
-            op: Op::Recv,
-            control: 0,
             total,
-            mark: 0,
             fault,
-            has_ended: false,
+            ..Entry::new(descriptor, Op::Recv)
         }
     }
 }

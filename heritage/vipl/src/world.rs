@@ -9,6 +9,7 @@ use crate::code::*;
 use crate::cq::Cq;
 use crate::fault::Faults;
 use crate::handshake::{Handshakes, Offer};
+use crate::long::Longs;
 use crate::memory::Regions;
 use crate::nic::{Nic, PTAGS_MAX};
 use crate::slots::{Kind, Slots};
@@ -59,6 +60,7 @@ pub(crate) struct World {
     pub(crate) conns: Slots<Offer>,
     pub(crate) handshakes: Handshakes,
     pub(crate) faults: Faults,
+    pub(crate) longs: Longs,
     peers: Vec<Peer>,
     /// Messages of the library, each with the rank of its receiver.
     pub(crate) out: Vec<(u32, Vec<u8>)>,
@@ -87,6 +89,7 @@ impl World {
             conns: Slots::new(Kind::Conn, CONNS_MAX),
             handshakes: Handshakes::new(),
             faults: Faults::new(),
+            longs: Longs::new(),
             peers: Vec::new(),
             out: Vec::new(),
             ready: Vec::new(),

@@ -29,6 +29,13 @@ fn messages_arrive_on_every_path() {
 }
 
 #[test]
+fn long_transfers_complete_in_order_and_when_connections_end() {
+    let shop = workshop();
+    let program = checked(&shop, "long.c");
+    assert_both_done(&program, &path_options(), &[]);
+}
+
+#[test]
 fn rdma_reads_and_writes_remote_memory() {
     let shop = workshop();
     let program = checked(&shop, "rdma.c");
