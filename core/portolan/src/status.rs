@@ -112,6 +112,8 @@ pub(crate) fn counters_by_name(counters: &Counters) -> BTreeMap<String, u64> {
         frames_marked,
         marks_heard,
         stream_bytes,
+        pushes_placed,
+        pushes_missed,
         link_full,
         drops_by_reason: _,
     } = *counters;
@@ -133,6 +135,8 @@ pub(crate) fn counters_by_name(counters: &Counters) -> BTreeMap<String, u64> {
         ("frames_marked", frames_marked),
         ("marks_heard", marks_heard),
         ("stream_bytes", stream_bytes),
+        ("pushes_placed", pushes_placed),
+        ("pushes_missed", pushes_missed),
         ("link_full", link_full),
     ];
     let owned = named.map(|(name, value)| (name.to_owned(), value));

@@ -5,6 +5,7 @@
 mod grant;
 pub(crate) mod part;
 pub(crate) mod prediction;
+pub(crate) mod push;
 mod receive;
 mod repair;
 pub(crate) mod send;
@@ -15,9 +16,11 @@ use crate::base::coverage::Coverage;
 use crate::matching::port::Posted;
 use crate::mem::slab::{SLAB_LEN_MAX, Slab};
 use crate::{Address, Event, Instant, LinkId, OpError, OpId, PeerId};
+use alloc::vec::Vec;
 use grant::Scheduler;
-use portolan_wire::LaneId;
+use portolan_wire::{LaneId, Rts};
 use prediction::Prediction;
+use push::Push;
 use trial::Carrier;
 
 /// Recipient of a transfer's completion.
@@ -99,9 +102,14 @@ pub(crate) struct TxTransfer {
     fragment_len: u16,
     /// Set while in the peer's queue of transfers to send.
     queued: bool,
-    /// Chosen at the first grant.
+    /// Chosen at the first grant, or for a transfer that is alone when it is announced.
     carrier: Option<Carrier>,
+    /// Time of the first grant; of the announcement if the transfer was alone.
     granted_at: Instant,
+    /// Set if no other transfer was in progress when it was announced.
+    is_alone: bool,
+    /// Request that leaves with the first part, until the receiver has answered. `P15.13`
+    pushed: Option<Rts>,
     /// End of the prefix that the receiver has reported as arrived.
     confirmed: u64,
 }
@@ -129,6 +137,8 @@ pub(crate) struct Transfers {
     rx: Slab<RxTransfer>,
     scheduler: Scheduler,
     predictions: [Prediction; LinkId::COUNT],
+    /// Pushed parts that are being received, at most one per peer. `P15.14`
+    pushes: Vec<Push>,
 }
 
 impl Transfers {
@@ -138,12 +148,18 @@ impl Transfers {
             rx: Slab::new(),
             scheduler: Scheduler::default(),
             predictions: Default::default(),
+            pushes: Vec::new(),
         }
     }
 
     /// Returns true if another transfer from this process can start.
     pub(crate) fn has_tx_room(&self) -> bool {
         self.tx.len() < SLAB_LEN_MAX
+    }
+
+    /// Returns true if no transfer from this process is in progress, to any peer.
+    pub(crate) fn is_sending_nothing(&self) -> bool {
+        self.tx.len() == 0
     }
 
     /// Returns true if another transfer to this process can start.
@@ -171,6 +187,7 @@ impl Transfers {
 
     /// Fails every transfer with a failed peer.
     pub(crate) fn abandon(&mut self, ctx: &mut Context, peer: PeerId, error: OpError) {
+        self.end_push(peer);
         for key in self.tx.keys_where(|transfer| transfer.peer == peer) {
             self.end_send(ctx, key, Err(error));
         }

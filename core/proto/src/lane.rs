@@ -20,7 +20,7 @@ use crate::base::request::{Announced, Request};
 use crate::bulk::Origin;
 use crate::matching::Arrival;
 use crate::matching::port::{Match, Posted, Waiting};
-use crate::path::control::ControlQueue;
+use crate::path::control::{Control, ControlQueue};
 use crate::rma::target::{Host, Job};
 use crate::shared::Shared;
 use crate::{
@@ -344,7 +344,16 @@ impl Lanes {
         let lane = rts.message.lane;
         let to = Address::of(&rts.message);
         let rx = &mut self.rx[lane.index()];
-        let index = rx.fresh(rts.message.seq)?;
+        let index = match rx.fresh(rts.message.seq) {
+            Err(DropReason::Duplicate) => {
+                // P15.15: its stream has ended, and the sender knows no number of this side.
+                if let Some(grant) = env.sh.transfers.repeated_grant(env.peer, rts.transfer) {
+                    env.control.push(Control::Grant(grant));
+                }
+                return Err(DropReason::Duplicate);
+            }
+            index => index?,
+        };
         rx.admit(charge(0))?;
         let state = State::Request(Announced {
             sender_transfer: rts.transfer,

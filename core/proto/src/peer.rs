@@ -172,6 +172,10 @@ impl Peer {
     /// Handles a closed stream; see [`Core::stream_closed`](crate::Core::stream_closed).
     pub(crate) fn on_stream_closed(&mut self, now: Instant, sh: &mut Shared, by_fault: bool) {
         self.stream.on_closed(now, by_fault);
+        sh.transfers.end_push(self.id);
+        if self.session.failure().is_none() {
+            self.move_pushed_requests(sh);
+        }
         sh.transfers.on_stream_closed(self.id, &mut self.send_queue);
         if self.session.failure().is_none() {
             self.move_stream_messages(sh);

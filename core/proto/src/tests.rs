@@ -19,6 +19,7 @@ mod pair;
 mod paths;
 mod placement;
 mod plain_order;
+mod pushes;
 mod remote;
 mod sessions;
 mod shared_frames;

@@ -54,6 +54,8 @@ fn to_c(counters: &Counters, drops: u64) -> portolan_counters_t {
         marks_heard,
         stream_bytes,
         link_full,
+        pushes_placed: _,
+        pushes_missed: _,
         // `drops` includes the drops of links.
         drops_by_reason: _,
     } = counters;

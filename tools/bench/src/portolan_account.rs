@@ -43,6 +43,8 @@ fn counters(node: &Node) -> BTreeMap<String, u64> {
         ("marks heard", counted.marks_heard),
         ("messages held", counted.messages_held),
         ("bytes by streams", counted.stream_bytes),
+        ("pushes placed", counted.pushes_placed),
+        ("pushes missed", counted.pushes_missed),
     ];
     let of_host = [(FULL_BUFFERS, full_buffer_losses())];
     let mut counters: BTreeMap<String, u64> = of_protocol

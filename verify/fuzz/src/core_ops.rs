@@ -259,9 +259,14 @@ impl Pair {
         let len = 1 + usize::from(input.short());
         let end = &mut self.ends[at];
         let Some(op) = end.make_op(len) else { return };
-        let sent = end
-            .core
-            .rendezvous(Pair::other(at), &spec, op, len as u64, 0);
+        let sent = end.core.rendezvous(
+            Instant::default(),
+            Pair::other(at),
+            &spec,
+            op,
+            len as u64,
+            0,
+        );
         if sent.is_err() {
             end.memory.remove(&op.0);
         }

@@ -55,6 +55,9 @@ pub enum Place<'a> {
     At(&'a mut [u8]),
     /// Discard the bytes.
     Nowhere,
+    /// Leave the bytes in the socket; ask again in the next call of
+    /// [`Stream::receive`](super::Stream::receive).
+    Later,
     /// Close the connection.
     End,
 }
@@ -70,8 +73,13 @@ pub enum Landing<'a> {
 /// Consumer of the data received by streams.
 pub trait PartReceiver {
     /// Returns the destination of the next bytes of `part`. Called before each system call, because
-    /// the destination may have changed; for a part without payload, called once.
-    fn place(&mut self, part: &Part) -> Place<'_>;
+    /// the destination may have changed; for a part without payload, called once. The system writes
+    /// to the destination, except up to `copied_len` bytes, which this process copies there.
+    fn place(&mut self, part: &Part, copied_len: usize) -> Place<'_>;
+
+    /// Handles a destination of `part` that the system could not write. Returns `false` to close the
+    /// connection; otherwise the part must have another place.
+    fn faulted(&mut self, part: &Part) -> bool;
 
     /// Handles landed bytes of `part`, which `part.landed` does not count yet. Returns `false` to
     /// close the connection.
@@ -91,6 +99,8 @@ pub(super) struct Connection {
     /// Reader that also reads ahead the front of the next frame, or a whole short frame.
     reader: DirectReader<{ FRONT_LEN + AHEAD_PAYLOAD_LEN_MAX + FRONT_LEN }>,
     part: Option<Part>,
+    /// Set if the part had to wait in the last call.
+    is_waiting: bool,
     /// Length of the last frame's payload in bytes.
     last_len: usize,
     used: bool,
@@ -108,6 +118,7 @@ impl Connection {
             is_write_watched: false,
             reader: DirectReader::default(),
             part: None,
+            is_waiting: false,
             last_len: 0,
             used: true,
         }
@@ -210,6 +221,7 @@ impl Connection {
         (budget, call_len_max): (usize, usize),
         receiver: &mut dyn PartReceiver,
     ) -> io::Result<usize> {
+        self.is_waiting = false;
         for count in 0..budget {
             let received = match self.part {
                 None => {
@@ -219,13 +231,14 @@ impl Connection {
                 Some(_) => self.receive_payload(call_len_max, receiver),
             };
             match received {
+                _ if self.is_waiting => return Ok(count),
                 Ok(true) => self.used = true,
                 Ok(false) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
                 Err(error) => return Err(error),
             }
             while self.take_ahead(receiver)? {}
-            if self.reader.is_drained() {
+            if self.is_waiting || self.reader.is_drained() {
                 return Ok(count + 1);
             }
         }
@@ -256,13 +269,17 @@ impl Connection {
             return Ok(false);
         }
         let len = ahead.len().min(part.len - part.landed);
-        let (got, is_good) = match receiver.place(part) {
+        let (got, is_good) = match receiver.place(part, len) {
             Place::At(into) => {
                 let got = len.min(into.len());
                 into[..got].copy_from_slice(&ahead[..got]);
                 (got, receiver.landed(part, Landing::There(got)))
             }
             Place::Nowhere => (len, receiver.landed(part, Landing::Lost(&ahead[..len]))),
+            Place::Later => {
+                self.is_waiting = true;
+                return Ok(false);
+            }
             Place::End => return Err(io::ErrorKind::InvalidData.into()),
         };
         self.reader.consume(got);
@@ -323,11 +340,17 @@ impl Connection {
             return Ok(true);
         };
         let left = part.len - part.landed;
-        let (got, is_good) = match receiver.place(part) {
+        let (got, is_good) = match receiver.place(part, 0) {
             Place::At(into) => {
                 let len = into.len().min(left).min(call_len_max);
                 let ahead = if len == left { FRONT_LEN } else { 0 };
-                let got = self.reader.read(&self.socket, &mut into[..len], ahead)?;
+                let got = match self.reader.read(&self.socket, &mut into[..len], ahead) {
+                    Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                        let has_other_place = receiver.faulted(part);
+                        return has_other_place.then_some(true).ok_or(error);
+                    }
+                    got => got?,
+                };
                 (got, receiver.landed(part, Landing::There(got)))
             }
             Place::Nowhere => {
@@ -335,6 +358,10 @@ impl Connection {
                 let into = &mut discarded[..left.min(DISCARD_LEN)];
                 let got = self.reader.read(&self.socket, into, 0)?;
                 (got, receiver.landed(part, Landing::Lost(&into[..got])))
+            }
+            Place::Later => {
+                self.is_waiting = true;
+                return Ok(true);
             }
             Place::End => return Err(io::ErrorKind::InvalidData.into()),
         };
@@ -347,8 +374,8 @@ impl Connection {
         let Some(part) = self.part.as_mut().filter(|part| part.len == 0) else {
             return Ok(());
         };
-        let is_good =
-            !matches!(receiver.place(part), Place::End) && receiver.landed(part, Landing::There(0));
+        let is_good = !matches!(receiver.place(part, 0), Place::End)
+            && receiver.landed(part, Landing::There(0));
         self.part = None;
         is_good
             .then_some(())

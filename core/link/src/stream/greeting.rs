@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 const MAGIC: [u8; 4] = *b"PSTR";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// Bytes of a greeting and of its reply.
 const GREETING_LEN: usize = 24;

@@ -46,7 +46,7 @@ impl Hasher for Landed {
 }
 
 impl PartReceiver for Inbox {
-    fn place(&mut self, part: &Part) -> Place<'_> {
+    fn place(&mut self, part: &Part, _: usize) -> Place<'_> {
         let first = part.head().first().copied();
         if first.is_some() && first == self.end {
             return Place::End;
@@ -58,6 +58,10 @@ impl PartReceiver for Inbox {
         bytes.resize(part.len, 0xa5);
         let end = part.len.min(part.landed + self.step.max(1));
         Place::At(&mut bytes[part.landed..end])
+    }
+
+    fn faulted(&mut self, _: &Part) -> bool {
+        false
     }
 
     fn landed(&mut self, part: &mut Part, bytes: Landing<'_>) -> bool {

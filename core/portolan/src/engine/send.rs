@@ -238,7 +238,10 @@ impl Inner {
         }
         let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
-        match self.core.rendezvous(peer, spec, op, len, remote_addr) {
+        match self
+            .core
+            .rendezvous(self.now, peer, spec, op, len, remote_addr)
+        {
             Ok(()) => {
                 self.note_exposed(peer, op, (remote_addr, len));
                 true

@@ -16,10 +16,10 @@ use portolan_link::stream::{HEAD_LEN_MAX, Landing, Part, PartReceiver, Place, To
 use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
     DropReason, HeldId, LinkId, MessagePlace, OpId, PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace,
-    PeerId, StreamMessage, Transmit,
+    PeerId, PushPlace, StreamMessage, Transmit,
 };
 use portolan_sys::probe;
-use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
+use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Rts, Sum};
 use std::io::IoSlice;
 
 /// Receive calls per connection and turn, and the bytes of each. They limit how long other messages
@@ -189,7 +189,7 @@ impl Links {
         let one = payload_of(ops, transmit).map(|bytes| [bytes, &[]]);
         let two = || two_pieces_of(ops, transmit.payload().first()?);
         let pieces = one.or_else(two).unwrap_or_default();
-        let mut head = [0; CHECK_LEN + portolan_wire::CHUNK_LEN];
+        let mut head = [0; HEAD_LEN_MAX];
         let head = &mut head[..headers.len()];
         head.copy_from_slice(headers);
         if streams.link_mut().is_full(peer.0) {
@@ -249,6 +249,14 @@ struct PartIntake<'a> {
     is_fresh: bool,
 }
 
+/// Head of a part.
+#[derive(Clone, Copy)]
+enum Head {
+    Contents(Contents),
+    /// Request of a transfer; its first bytes follow.
+    Push(Rts),
+}
+
 /// Contents of a part, as its head describes them.
 #[derive(Clone, Copy)]
 enum Contents {
@@ -265,18 +273,21 @@ enum Destination {
     Nowhere,
 }
 
-/// Parses the head of a part: its contents, and its checksum.
-fn parse(part: &Part) -> Option<(Contents, Option<Sum>)> {
+/// Parses the head of a part, and its checksum.
+fn parse(part: &Part) -> Option<(Head, Option<Sum>)> {
     let (bytes, sum) = match CheckedFrame::split_front(part.head()) {
         Some((bytes, sum)) => (bytes, Some(sum)),
         None => (part.head(), None),
     };
     if let Some(message) = StreamMessage::parse(bytes, part.len) {
-        return Some((Contents::Message(message), sum));
+        return Some((Head::Contents(Contents::Message(message)), sum));
     }
     match Records::new(bytes, 0, bytes.len() + part.len).next() {
         Some(Ok((Record::Chunk(chunk), payload))) if payload.start == bytes.len() => {
-            Some((Contents::Chunk(chunk), sum))
+            Some((Head::Contents(Contents::Chunk(chunk)), sum))
+        }
+        Some(Ok((Record::Rts(rts), _))) if rts.wire_len() == bytes.len() => {
+            Some((Head::Push(rts), sum))
         }
         _ => None,
     }
@@ -328,14 +339,51 @@ impl PartIntake<'_> {
         })
     }
 
-    /// Begins a part: handles the contents of its head, and fails the operation if the part cannot
-    /// be written to its memory. The system reports memory that is unmapped later; the stream then
-    /// ends, and the rest arrives in frames.
-    fn begin(&mut self, part: &Part, contents: &Contents) -> Result<(), DropReason> {
-        if let Contents::Message(message) = contents {
-            self.inner.core.open_message(PeerId(part.from), message)?;
+    /// Handles the head of a part of which nothing has landed.
+    fn open(&mut self, part: &Part, head: &Head) -> Result<(), DropReason> {
+        let from = PeerId(part.from);
+        match head {
+            Head::Contents(Contents::Chunk(_)) => {}
+            Head::Contents(Contents::Message(message)) => {
+                self.inner.core.open_message(from, message)?;
+            }
+            Head::Push(rts) => {
+                self.freshen();
+                let Inner { core, now, .. } = &mut *self.inner;
+                core.open_push(*now, from, rts, part.len as u64)?;
+                self.inner.drain(self.handlers, None);
+            }
         }
-        let Destination::Op { op, off, len } = self.destination(part, contents, part.len)? else {
+        Ok(())
+    }
+
+    /// Returns the contents of a part of which more is about to land, or `None` if it must wait.
+    fn contents(&mut self, part: &Part, head: &Head) -> Option<Contents> {
+        match head {
+            Head::Contents(contents) => Some(*contents),
+            Head::Push(rts) => match self.inner.core.place_push(PeerId(part.from), rts) {
+                PushPlace::Part(chunk) => Some(Contents::Chunk(chunk)),
+                PushPlace::Wait => None,
+            },
+        }
+    }
+
+    /// Returns the contents of a part of which bytes have landed.
+    fn landing(&self, part: &Part, head: Head) -> Contents {
+        match head {
+            Head::Contents(contents) => contents,
+            Head::Push(rts) => Contents::Chunk(self.inner.core.push_chunk(PeerId(part.from), &rts)),
+        }
+    }
+
+    /// Fails the operation if the next `len` bytes of a part cannot be written to its memory.
+    fn check_memory(
+        &mut self,
+        part: &Part,
+        contents: &Contents,
+        len: usize,
+    ) -> Result<(), DropReason> {
+        let Destination::Op { op, off, len } = self.destination(part, contents, len)? else {
             return Ok(());
         };
         let bytes = op_memory(&mut self.inner.ops, op, (off, len));
@@ -395,16 +443,26 @@ fn op_memory(ops: &mut Ops, op: OpId, (off, len): (u64, u64)) -> Option<&mut [u8
 }
 
 impl PartReceiver for PartIntake<'_> {
-    fn place(&mut self, part: &Part) -> Place<'_> {
+    fn place(&mut self, part: &Part, copied_len: usize) -> Place<'_> {
         let requires_sums = self.requires_sums;
-        let Some((contents, sum)) = parse(part) else {
+        let Some((head, sum)) = parse(part) else {
             return Place::End;
         };
         if requires_sums && sum.is_none() {
             return self.reject(part, DropReason::Unchecked);
         }
         if part.landed == 0
-            && let Err(reason) = self.begin(part, &contents)
+            && let Err(reason) = self.open(part, &head)
+        {
+            return self.reject(part, reason);
+        }
+        let Some(contents) = self.contents(part, &head) else {
+            return Place::Later;
+        };
+        // The system reports memory that it cannot write; a copy in this process would raise a
+        // signal.
+        if copied_len > 0
+            && let Err(reason) = self.check_memory(part, &contents, copied_len)
         {
             return self.reject(part, reason);
         }
@@ -415,9 +473,27 @@ impl PartReceiver for PartIntake<'_> {
         }
     }
 
-    fn landed(&mut self, part: &mut Part, landing: Landing<'_>) -> bool {
-        let Some((contents, sum)) = parse(part) else {
+    fn faulted(&mut self, part: &Part) -> bool {
+        let Some((head, _)) = parse(part) else {
             return false;
+        };
+        let contents = self.landing(part, head);
+        let left = part.len - part.landed;
+        // The operation of an eager message fails when the message has arrived in frames.
+        self.check_memory(part, &contents, left).is_ok()
+            && matches!(
+                self.destination(part, &contents, left),
+                Ok(Destination::Nowhere)
+            )
+    }
+
+    fn landed(&mut self, part: &mut Part, landing: Landing<'_>) -> bool {
+        let Some((head, sum)) = parse(part) else {
+            return false;
+        };
+        let contents = match head {
+            Head::Contents(contents) => contents,
+            Head::Push(rts) => Contents::Chunk(self.inner.core.push_chunk(PeerId(part.from), &rts)),
         };
         let len = match landing {
             Landing::There(len) => len,

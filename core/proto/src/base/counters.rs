@@ -135,6 +135,10 @@ pub struct Counters {
     pub marks_heard: u64,
     /// Bytes of transfers received by streams.
     pub stream_bytes: u64,
+    /// Pushed parts that found their buffer.
+    pub pushes_placed: u64,
+    /// Pushed parts that were discarded because no buffer was posted.
+    pub pushes_missed: u64,
     /// Frames that the link refused for lack of room.
     pub link_full: u64,
     /// Drops, in the order of [`DropReason::ALL`].

@@ -95,6 +95,11 @@ impl Scheduler {
         self.dirty = true;
     }
 
+    /// Counts `len` bytes that were pushed, which need no grant.
+    pub(super) fn on_pushed(&mut self, link: LinkId, len: u64) {
+        self.accounts[link.index()].outstanding += len;
+    }
+
     /// Frees `len` granted bytes that have arrived or were overtaken. `P5.10`
     pub(super) fn on_passed(&mut self, link: LinkId, len: u64) {
         let account = &mut self.accounts[link.index()];
@@ -219,17 +224,21 @@ impl Transfers {
         if transfer.ungranted_len() == 0 {
             scheduler.active.retain(|&active| active != key);
         }
-        let record = Grant {
-            transfer: transfer.sender_transfer,
-            receiver_transfer: key,
-            limit: transfer.granted,
-            behind: transfer.behind(),
-        };
-        Some((transfer.peer, record))
+        Some((transfer.peer, transfer.last_grant(key)))
     }
 }
 
 impl RxTransfer {
+    /// Returns the record of the last grant of this transfer, which has number `key`.
+    pub(super) fn last_grant(&self, key: u32) -> Grant {
+        Grant {
+            transfer: self.sender_transfer,
+            receiver_transfer: key,
+            limit: self.granted,
+            behind: self.behind(),
+        }
+    }
+
     /// Returns the distance in bytes between the last granted limit and the prefix that has
     /// arrived; 0 for no information. `P15.7`
     fn behind(&self) -> u32 {

@@ -80,6 +80,11 @@ impl Transfers {
         let (place, key) = queue.find_ready(streamed)?;
         let is_alone = self.tx.len() == 1;
         let transfer = self.tx.get_mut(key)?;
+        if transfer.pushed.is_some() {
+            queue.remove_ready(place);
+            transfer.queued = false;
+            return transfer.push_part(key, scratch, checked);
+        }
         let off = transfer.next_off;
         let left = transfer.granted - off;
         let part = part_len(off, left, is_alone, is_latency_sensitive);

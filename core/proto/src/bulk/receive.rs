@@ -45,6 +45,9 @@ impl Transfers {
             lane: request.lane,
         });
         let Ok(key) = transfer else { return 0 };
+        if self.accept_push(ctx, key, request) {
+            return key;
+        }
         // P8.5
         let pull = params.is_some_and(|params| params.pull) && announced.remote_addr != 0;
         if pull {

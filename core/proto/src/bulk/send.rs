@@ -137,6 +137,8 @@ impl Transfers {
             queued: false,
             carrier: None,
             granted_at: Instant::default(),
+            is_alone: false,
+            pushed: None,
             confirmed: 0,
         };
         let key = self.tx.insert(transfer).ok()?;
@@ -144,7 +146,8 @@ impl Transfers {
     }
 
     /// Handles the receiver's grant of a transfer up to a limit. The first grant starts the
-    /// transfer, on the carrier returned by `choose`. `P5.5`, `P15.1`
+    /// transfer, on the carrier returned by `choose`. If a part was pushed, returns whether
+    /// the receiver has discarded it. `P5.5`, `P15.1`
     pub(crate) fn on_grant(
         &mut self,
         now: Instant,
@@ -152,13 +155,22 @@ impl Transfers {
         grant: &Grant,
         queue: &mut SendQueue,
         choose: impl FnOnce(u64) -> Carrier,
-    ) -> Result<(), DropReason> {
+    ) -> Result<Option<bool>, DropReason> {
+        let mut is_missed = None;
         let transfer = self.tx.get_mut(grant.transfer);
         let transfer = transfer.filter(|transfer| transfer.peer == from);
         let Some(transfer) = transfer else {
             return Err(DropReason::StaleTransfer);
         };
         transfer.receiver_transfer = grant.receiver_transfer;
+        if transfer.pushed.take().is_some() {
+            // P15.14: the receiver has discarded the pushed part, unless it states how far behind
+            // its limit it is.
+            is_missed = Some(grant.behind == 0);
+            if grant.behind == 0 {
+                (transfer.next_off, transfer.granted) = (0, 0);
+            }
+        }
         transfer.granted = transfer.granted.max(grant.limit.min(transfer.len));
         if transfer.carrier.is_none() {
             transfer.carrier = Some(match transfer.fragment_len {
@@ -176,7 +188,7 @@ impl Transfers {
             transfer.queued = true;
             queue.ready.push_back(grant.transfer);
         }
-        Ok(())
+        Ok(is_missed)
     }
 
     /// Handles the receiver's report of how a transfer ended.
@@ -210,7 +222,8 @@ impl Transfers {
             && let Some(transfer) = self.tx.get(key)
             && let Some(carrier) = transfer.carrier
         {
-            trial.on_end(carrier, transfer.len, (transfer.granted_at, now));
+            let kind = (transfer.len, transfer.is_alone);
+            trial.on_end(carrier, kind, (transfer.granted_at, now));
         }
     }
 

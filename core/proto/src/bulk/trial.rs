@@ -22,6 +22,10 @@ pub(crate) enum Carrier {
 const CLASS_LENS: [u64; 2] = [160 * 1024, 1 << 20];
 const CLASSES: usize = CLASS_LENS.len() + 1;
 
+/// Length of a transfer, and whether it is alone. Transfers that are alone are compared among
+/// themselves, since their time includes the request.
+pub(crate) type Kind = (u64, bool);
+
 /// Transfers measured per carrier in a trial. Their median counts, so one that was delayed by the
 /// scheduler does not.
 const SAMPLES: u32 = 5;
@@ -40,7 +44,7 @@ const COLLAPSE: u64 = 3;
 /// Trial state of one peer. Without a trial in progress it costs one pointer.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    classes: Option<Box<[Class; CLASSES]>>,
+    classes: Option<Box<[Class; 2 * CLASSES]>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,14 +79,14 @@ impl Samples {
 }
 
 impl Trial {
-    /// Chooses the carrier of the next transfer of `len` bytes.
-    pub(crate) fn choose(&mut self, usage: StreamUse, len: u64) -> Carrier {
+    /// Chooses the carrier of the next transfer.
+    pub(crate) fn choose(&mut self, usage: StreamUse, kind: Kind) -> Carrier {
         match usage {
             StreamUse::Off => return Carrier::Fragments,
             StreamUse::On => return Carrier::Stream,
             StreamUse::Auto => {}
         }
-        let class = &mut self.classes.get_or_insert_default()[class_of(len)];
+        let class = &mut self.classes.get_or_insert_default()[class_of(kind)];
         let place = class.begun;
         class.begun += 1;
         let is_stream = match class.better {
@@ -107,7 +111,7 @@ impl Trial {
         let Some(classes) = &mut self.classes else {
             return false;
         };
-        let class = &mut classes[class_of(len)];
+        let class = &mut classes[class_of((len, false))];
         let is_rejected = class.better.is_some_and(|(is_stream, _)| !is_stream);
         if is_rejected {
             class.begun += 1;
@@ -118,9 +122,14 @@ impl Trial {
         is_rejected
     }
 
-    /// Records the completion of a transfer of `len` bytes that used one carrier from its first
-    /// grant on.
-    pub(crate) fn on_end(&mut self, carrier: Carrier, len: u64, (begin, now): (Instant, Instant)) {
+    /// Records the completion of a transfer that used one carrier from its begin on: its first
+    /// grant, or its announcement if it was alone.
+    pub(crate) fn on_end(
+        &mut self,
+        carrier: Carrier,
+        kind: Kind,
+        (begin, now): (Instant, Instant),
+    ) {
         let is_stream = match carrier {
             Carrier::Fragments => false,
             Carrier::Stream => true,
@@ -129,7 +138,8 @@ impl Trial {
         let Some(classes) = &mut self.classes else {
             return;
         };
-        let class = &mut classes[class_of(len)];
+        let class = &mut classes[class_of(kind)];
+        let len = kind.0;
         let took = now.as_nanos().saturating_sub(begin.as_nanos());
         let cost = took.saturating_mul(64 * 1024) / len.max(1);
         let samples = &mut class.costs[usize::from(is_stream)];
@@ -160,8 +170,9 @@ impl Trial {
     }
 }
 
-fn class_of(len: u64) -> usize {
-    CLASS_LENS.iter().take_while(|most| len > **most).count()
+fn class_of((len, is_alone): Kind) -> usize {
+    let class = CLASS_LENS.iter().take_while(|most| len > **most).count();
+    class + if is_alone { CLASSES } else { 0 }
 }
 
 #[cfg(test)]
@@ -173,11 +184,11 @@ mod tests {
     fn run(trial: &mut Trial, count: u32, len: u64, took: [u64; 2]) -> u32 {
         let mut streamed = 0;
         for _ in 0..count {
-            let carrier = trial.choose(StreamUse::Auto, len);
+            let carrier = trial.choose(StreamUse::Auto, (len, false));
             let is_stream = carrier == Carrier::Stream;
             streamed += u32::from(is_stream);
             let end = Instant::from_nanos(took[usize::from(is_stream)]);
-            trial.on_end(carrier, len, (Instant::default(), end));
+            trial.on_end(carrier, (len, false), (Instant::default(), end));
         }
         streamed
     }
@@ -210,8 +221,16 @@ mod tests {
         let mut trial = Trial::default();
         run(&mut trial, 100, 100_000, [100_000, 50_000]);
         run(&mut trial, 100, 4 << 20, [50_000, 100_000]);
-        assert_eq!(trial.choose(StreamUse::Auto, 80_000), Carrier::Stream);
-        assert_eq!(trial.choose(StreamUse::Auto, 8 << 20), Carrier::Fragments);
+        assert_eq!(
+            trial.choose(StreamUse::Auto, (80_000, false)),
+            Carrier::Stream
+        );
+        assert_eq!(
+            trial.choose(StreamUse::Auto, (8 << 20, false)),
+            Carrier::Fragments
+        );
+        let alone = trial.choose(StreamUse::Auto, (80_000, true));
+        assert_eq!(alone, Carrier::Fragments, "the first of a trial of its own");
     }
 
     #[test]
@@ -229,8 +248,14 @@ mod tests {
     fn settings_override_the_trial() {
         let mut trial = Trial::default();
         for _ in 0..50 {
-            assert_eq!(trial.choose(StreamUse::On, 1 << 20), Carrier::Stream);
-            assert_eq!(trial.choose(StreamUse::Off, 1 << 20), Carrier::Fragments);
+            assert_eq!(
+                trial.choose(StreamUse::On, (1 << 20, true)),
+                Carrier::Stream
+            );
+            assert_eq!(
+                trial.choose(StreamUse::Off, (1 << 20, true)),
+                Carrier::Fragments
+            );
         }
     }
 }

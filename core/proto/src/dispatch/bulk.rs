@@ -22,6 +22,7 @@ impl Core {
     /// Panics if `len` is 0: an empty message is eager.
     pub fn rendezvous(
         &mut self,
+        now: Instant,
         peer: PeerId,
         spec: &SendSpec,
         op: OpId,
@@ -36,7 +37,7 @@ impl Core {
             return Err(Refused::Unknown);
         };
         let result = match state.session().is_up() {
-            true => state.rendezvous(&mut self.sh, spec, op, len, remote_addr),
+            true => state.rendezvous(now, &mut self.sh, spec, op, len, remote_addr),
             false => Err(state.refuse_submission()),
         };
         // If refused for lack of room, it has nothing new to send.

@@ -30,6 +30,18 @@ impl Core {
     /// Ends the transfers out of bytes `range` of the memory of `op`, which this process cannot
     /// read, and notifies their receivers. Sends complete with an [`OpError::Fault`].
     pub fn fail_reads(&mut self, op: OpId, range: &Range<u64>) {
+        // The receiver must have the request before the report that its transfer has ended. The
+        // transfer ends when it is granted.
+        let pushed = self.sh.transfers.take_pushed_within(op, range);
+        for (to, rts) in &pushed {
+            if let Some(Some(peer)) = self.peers.get_mut(to.index()) {
+                peer.stage_request(&mut self.sh, rts);
+            }
+            self.touch(*to);
+        }
+        if !pushed.is_empty() {
+            return;
+        }
         let sh = &mut self.sh;
         for (to, key, role) in sh.transfers.end_out_within(&mut sh.ctx, op, range) {
             if let Some(Some(peer)) = self.peers.get_mut(to.index()) {

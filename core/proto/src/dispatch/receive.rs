@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::{
     Ack, BULK_HEADER_LEN, Done, DoneStatus, FRAME_HEADER_LEN, Fragment, FrameHeader, FrameKind,
-    Marks, Record, Records,
+    Grant, Marks, Record, Records,
 };
 
 impl Core {
@@ -349,16 +349,7 @@ impl Core {
         };
         match record {
             Record::Chunk(chunk) => self.on_chunk(from, chunk, payload),
-            Record::Grant(grant) => {
-                let Shared { transfers, ctx, .. } = &mut self.sh;
-                let (queue, stream) = peer.bulk_parts();
-                let choose = |len| stream.choose(now, ctx, from, len);
-                match transfers.on_grant(now, from, grant, queue, choose) {
-                    // P5.11: a repeated grant may arrive late.
-                    Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
-                    result => result,
-                }
-            }
+            Record::Grant(grant) => self.on_grant(now, frame, grant),
             Record::Done(done) => self.on_done(now, from, done),
             Record::Credit(credit) => {
                 peer.lanes_mut().tx(credit.lane).on_credit(credit.limit);
@@ -399,6 +390,32 @@ impl Core {
         }
     }
 
+    fn on_grant(
+        &mut self,
+        now: Instant,
+        frame: &Admitted,
+        grant: &Grant,
+    ) -> Result<(), DropReason> {
+        let from = frame.from;
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        let Shared { transfers, ctx, .. } = &mut self.sh;
+        let (queue, stream) = peer.bulk_parts();
+        let choose = |len| stream.choose(now, ctx, from, len);
+        match transfers.on_grant(now, from, grant, queue, choose) {
+            // P5.11: a repeated grant may arrive late.
+            Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
+            Err(reason) => Err(reason),
+            Ok(is_missed) => {
+                if let Some(is_missed) = is_missed {
+                    stream.on_push_answered(is_missed);
+                }
+                Ok(())
+            }
+        }
+    }
+
     fn on_done(&mut self, now: Instant, from: PeerId, done: &Done) -> Result<(), DropReason> {
         if done.status == DoneStatus::Unreadable {
             return self.on_source_fault(from, done.transfer);
@@ -408,6 +425,9 @@ impl Core {
         };
         let Shared { transfers, ctx, .. } = &mut self.sh;
         peer.stream_mut().on_success();
+        if transfers.is_pushed(done.transfer) {
+            peer.stream_mut().on_push_answered(false);
+        }
         transfers.on_done(now, ctx, from, done, peer.stream_mut().trial())
     }
 

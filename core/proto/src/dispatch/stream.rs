@@ -4,8 +4,10 @@
 use super::receive::list_for_later;
 use crate::session::token_index;
 use crate::shared::Shared;
-use crate::{Core, DropReason, Instant, MessagePlace, PartPlace, PeerId, StreamMessage, StreamUse};
-use portolan_wire::{Chunk, LaneId};
+use crate::{
+    Core, DropReason, Instant, MessagePlace, PartPlace, PeerId, PushPlace, StreamMessage, StreamUse,
+};
+use portolan_wire::{Chunk, LaneId, Record, Rts};
 
 impl Core {
     /// Returns true if transfers may use streams.
@@ -58,6 +60,55 @@ impl Core {
     #[must_use]
     pub fn expects_parts(&self) -> bool {
         self.sh.transfers.expects_by(crate::LinkId::STREAM)
+    }
+
+    /// Handles the request in the head of a pushed part of `len` bytes from `from`, unless it was
+    /// handled before. Events follow.
+    ///
+    /// # Errors
+    /// The head is impossible; the stream must be closed. `P15.5`
+    pub fn open_push(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        rts: &Rts,
+        len: u64,
+    ) -> Result<(), DropReason> {
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Err(DropReason::StaleSession);
+        };
+        if !peer.is_open() {
+            return Err(DropReason::StaleSession);
+        }
+        if self.sh.transfers.has_push(from, rts) {
+            return Ok(());
+        }
+        self.sh.transfers.begin_push(from, rts, len)?;
+        peer.on_activity(now);
+        let (lanes, env) = &mut peer.lanes(&mut self.sh);
+        let request = Record::Rts(*rts);
+        let handled = lanes.on_record(env, &request, 0..0, (crate::LinkId::STREAM, false));
+        self.after_records(from);
+        if handled.is_err() {
+            self.sh.transfers.end_push(from);
+        }
+        match handled {
+            // P15.15: it has arrived by a path.
+            Err(DropReason::Duplicate) => Ok(()),
+            handled => handled,
+        }
+    }
+
+    /// Returns the place of a pushed part, before more of it is received. Call it once a turn.
+    pub fn place_push(&mut self, from: PeerId, rts: &Rts) -> PushPlace {
+        let Shared { transfers, ctx, .. } = &mut self.sh;
+        transfers.place_push(ctx, from, rts)
+    }
+
+    /// Returns the pushed part with this request as a chunk, of transfer 0 if it is discarded.
+    #[must_use]
+    pub fn push_chunk(&self, from: PeerId, rts: &Rts) -> Chunk {
+        self.sh.transfers.push_chunk(from, rts)
     }
 
     /// Returns the place for bytes of a part that `from` sends by a stream: `len` bytes from offset

@@ -2,16 +2,23 @@
 //! State of the stream to one peer in the core: whether it is open, when to request one, and which
 //! transfers use it (`P15`).
 
+use super::Peer;
 use super::eager_stream::EagerStream;
 use crate::base::context::Context;
 use crate::base::time::Span;
 use crate::bulk::trial::{Carrier, Trial};
+use crate::path::Path;
+use crate::shared::Shared;
 use crate::{Event, Instant, PeerId, StreamUse};
 use alloc::boxed::Box;
 
 /// Pause before a stream is requested again after a failure; doubles with consecutive failures.
 const RETRY_MIN: Span = Span::from_millis(1000);
 const RETRY_MAX: Span = Span::from_millis(64_000);
+
+/// Consecutive misses that are counted. A miss costs the transmission of one part; with this limit,
+/// one message of 64 is pushed in vain.
+const MISSES_MAX: u32 = 6;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -33,6 +40,10 @@ struct History {
     request_at: Instant,
     retry: Span,
     trial: Trial,
+    /// Consecutive pushed parts that the receiver discarded, and the messages that are alone until
+    /// one is pushed again.
+    missed_count: u32,
+    unpushed_left: u32,
 }
 
 impl StreamState {
@@ -74,13 +85,39 @@ impl StreamState {
         }
         let history = self.history.get_or_insert_default();
         if self.is_open {
-            return history.trial.choose(usage, len);
+            return history.trial.choose(usage, (len, false));
         }
         let is_slower = usage == StreamUse::Auto && history.trial.has_rejected_stream(len);
         if !is_slower {
             self.request(now, ctx, peer);
         }
         Carrier::Fragments
+    }
+
+    /// Chooses the carrier of a transfer that is alone, while the stream is open. Returns `None` if
+    /// the receiver discarded the last pushed parts. `P15.13`
+    fn choose_alone(&mut self, usage: StreamUse, len: u64) -> Option<Carrier> {
+        let history = self.history.get_or_insert_default();
+        if history.unpushed_left > 0 {
+            history.unpushed_left -= 1;
+            return None;
+        }
+        Some(history.trial.choose(usage, (len, true)))
+    }
+
+    /// Records whether the receiver took the pushed part of a transfer. After each miss, twice as
+    /// many messages are not pushed.
+    pub(crate) fn on_push_answered(&mut self, is_missed: bool) {
+        let Some(history) = &mut self.history else {
+            return;
+        };
+        history.missed_count = match is_missed {
+            true => (history.missed_count + 1).min(MISSES_MAX),
+            false => 0,
+        };
+        if is_missed {
+            history.unpushed_left = 1 << history.missed_count;
+        }
     }
 
     /// Requests a stream to `peer`, unless one was requested or has just failed. `P15.1`
@@ -134,6 +171,33 @@ impl StreamState {
     pub(crate) fn on_success(&mut self) {
         if let Some(history) = &mut self.history {
             history.retry = Span::ZERO;
+        }
+    }
+}
+
+impl Peer {
+    /// Chooses the carrier of a transfer of `len` bytes that is about to be announced, if it is
+    /// alone and may use the stream at once. `P15.13`
+    pub(super) fn carrier_alone(&mut self, sh: &Shared, len: u64) -> Option<Carrier> {
+        let usage = sh.ctx.limits().stream;
+        let is_lossy = |path: Option<&Path>| path.is_some_and(|path| !path.is_lossless());
+        let is_allowed = usage != StreamUse::Off
+            && self.stream.takes_parts()
+            && !self.stream.eager.has_unsent()
+            && sh.transfers.is_sending_nothing()
+            && !sh.ctx.is_latency_sensitive()
+            && is_lossy(self.paths.small_path())
+            && is_lossy(self.paths.bulk_path());
+        match is_allowed {
+            true => self.stream.choose_alone(usage, len),
+            false => None,
+        }
+    }
+
+    /// Sends the requests that a stream may not have carried on a path. `P15.15`
+    pub(super) fn move_pushed_requests(&mut self, sh: &mut Shared) {
+        for rts in sh.transfers.take_pushed(self.id) {
+            self.stage_request(sh, &rts);
         }
     }
 }

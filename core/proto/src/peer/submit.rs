@@ -15,7 +15,9 @@ use crate::path::control::Control;
 use crate::path::stage::cut_points;
 use crate::rma::target::reply_record;
 use crate::shared::Shared;
-use crate::{Address, FlushHint, OpId, Refused, RemoteFault, RemoteSpec, SendSpec, Staging};
+use crate::{
+    Address, FlushHint, Instant, OpId, Refused, RemoteFault, RemoteSpec, SendSpec, Staging,
+};
 use portolan_wire::{Fragment, LaneId, Message, RemoteHead, Rts};
 
 impl Peer {
@@ -219,6 +221,7 @@ impl Peer {
     /// Announces a message of `len` bytes in the buffer of `op`. `P5.1`
     pub(crate) fn rendezvous(
         &mut self,
+        now: Instant,
         sh: &mut Shared,
         spec: &SendSpec,
         op: OpId,
@@ -236,6 +239,7 @@ impl Peer {
             base: 0,
             len,
         };
+        let carrier = self.carrier_alone(sh, len);
         let announced = sh.transfers.announce(&announcement, &self.paths);
         let (key, fragment_len) = announced.expect("room was checked");
         sh.ctx.counters_mut().messages_sent += 1;
@@ -245,12 +249,23 @@ impl Peer {
             transfer: key,
             remote_addr,
         };
+        let begin = |carrier| {
+            let queue = &mut self.send_queue;
+            sh.transfers.begin_alone(now, (key, &rts), carrier, queue)
+        };
+        if carrier.is_none_or(begin) {
+            self.stage_request(sh, &rts);
+        }
+        Ok(())
+    }
+
+    /// Adds a request to send to the next frame of its lane.
+    pub(crate) fn stage_request(&mut self, sh: &mut Shared, rts: &Rts) {
         if let Some(path) = self.paths.small_mut() {
-            let lane = spec.lane.index();
+            let lane = rts.message.lane.index();
             let (out, _) = path.stage_shared(&mut sh.slots, lane, rts.wire_len(), true);
             rts.emit(out);
         }
-        Ok(())
     }
 
     /// Numbers and charges a request for remote memory; `len` bytes will be returned. `P12.2`

@@ -271,7 +271,9 @@ impl End {
         bytes: &[u8],
     ) -> Result<(), Refused> {
         let op = self.op(bytes.to_vec());
-        let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
+        let result = self
+            .core
+            .rendezvous(Instant::default(), to, spec, op, bytes.len() as u64, 0);
         if result.is_err() {
             self.memory.remove(&op.0);
         }

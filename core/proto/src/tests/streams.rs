@@ -229,10 +229,10 @@ fn inconsistent_parts_write_nothing() {
 #[test]
 fn range_of_an_uncounted_part_is_not_reused() {
     let mut pair = pair(StreamUse::On, 10);
+    begin(&mut pair, 0, &[30_000_000]);
     // One end detects it first; nothing was sent on it.
     pair.ends[0].core.stream_opened(B);
     pair.streams_refused = usize::MAX;
-    begin(&mut pair, 0, &[30_000_000]);
     pair.run(Duration::from_micros(100));
     let core = &mut pair.ends[1].core;
     assert!(core.expected_run(LinkId::UDP).is_some());

@@ -284,7 +284,7 @@ fn grants_of_a_failed_sender_are_reassigned() {
         .set_budget(LinkId::UDP, 0);
     let to = PeerId(2);
     trio.cores[0]
-        .rendezvous(to, &LOW, OpId(1), 300_000, 0)
+        .rendezvous(Instant::default(), to, &LOW, OpId(1), 300_000, 0)
         .unwrap();
     // The request arrives and is granted the whole budget; then the sender falls silent.
     let mut frames = Vec::new();
@@ -296,7 +296,7 @@ fn grants_of_a_failed_sender_are_reassigned() {
         trio.cores[to].handle_frame(now, LinkId::UDP, &frame);
     }
     trio.cores[1]
-        .rendezvous(to, &LOW, OpId(1), 300_000, 0)
+        .rendezvous(Instant::default(), to, &LOW, OpId(1), 300_000, 0)
         .unwrap();
     for _ in 0..100 {
         now = now + Duration::from_micros(100);
@@ -568,7 +568,7 @@ fn parts_are_short_and_alternate_beside_short_messages() {
         for peer in [1, 2] {
             let op = OpId(u64::from(peer));
             trio.cores[0]
-                .rendezvous(PeerId(peer), &LOW, op, 300_000, 0)
+                .rendezvous(Instant::default(), PeerId(peer), &LOW, op, 300_000, 0)
                 .unwrap();
         }
         // Requests are sent, and grants return.

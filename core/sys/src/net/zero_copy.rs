@@ -44,6 +44,41 @@ const COPIED_LEN_MAX: usize = 16 * 1024;
 /// Interval at which the blocking functions poll again, in case a wake-up was missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Copied bytes that have not left. They stay where they are until all have left, because a long
+/// frame leaves in many pieces.
+#[derive(Debug, Default)]
+struct Copied {
+    bytes: Vec<u8>,
+    /// Number of bytes that have left.
+    sent: usize,
+}
+
+impl Copied {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.sent += len;
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+    }
+}
+
 /// Writing end; see the module documentation. All writes to the socket must go through it.
 #[derive(Debug)]
 pub struct ZeroCopyWriter {
@@ -53,9 +88,9 @@ pub struct ZeroCopyWriter {
     is_unsupported: bool,
     /// Accepted bytes that have not left: copied bytes, then the contents of the pipe, then copied
     /// bytes.
-    unsent: Vec<u8>,
+    unsent: Copied,
     in_pipe: usize,
-    unsent_end: Vec<u8>,
+    unsent_end: Copied,
     /// Bytes passed to the socket.
     sent_len: u64,
 }
@@ -70,9 +105,9 @@ impl ZeroCopyWriter {
             pipe_len: at_once_len.saturating_mul(2),
             pipe: None,
             is_unsupported: false,
-            unsent: Vec::new(),
+            unsent: Copied::default(),
             in_pipe: 0,
-            unsent_end: Vec::new(),
+            unsent_end: Copied::default(),
             sent_len: 0,
         }
     }
@@ -180,7 +215,7 @@ impl ZeroCopyWriter {
         let Some(spliced) = self.splice_some(payload) else {
             return Ok(false);
         };
-        self.unsent.extend_from_slice(front);
+        self.unsent.extend(front);
         let mut rest = &payload[spliced..];
         while self.push_some(socket.as_fd(), !rest.is_empty())? && !rest.is_empty() {
             let Some(spliced) = self.splice_some(rest) else {
@@ -188,7 +223,7 @@ impl ZeroCopyWriter {
             };
             rest = &rest[spliced..];
         }
-        self.unsent_end.extend_from_slice(rest);
+        self.unsent_end.extend(rest);
         self.push(socket)?;
         Ok(true)
     }
@@ -216,7 +251,7 @@ impl ZeroCopyWriter {
             }
         }
         for slice in slices {
-            self.unsent_end.extend_from_slice(slice);
+            self.unsent_end.extend(slice);
         }
         Ok(())
     }
@@ -412,15 +447,15 @@ fn wait_after(error: io::Error, wait: impl FnOnce() -> io::Result<()>) -> io::Re
 /// Sends `bytes` and removes those that left. Returns `true` if all of them did.
 fn send_all(
     fd: BorrowedFd<'_>,
-    bytes: &mut Vec<u8>,
+    bytes: &mut Copied,
     more: bool,
     sent_len: &mut u64,
 ) -> io::Result<bool> {
     while !bytes.is_empty() {
-        match send_stream(fd, bytes, more) {
+        match send_stream(fd, bytes.rest(), more) {
             Ok(len) => {
                 *sent_len += len as u64;
-                drop(bytes.drain(..len));
+                bytes.consume(len);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),

@@ -327,12 +327,12 @@ fn listeners() -> Vec<String> {
 fn intrude(at: &str) -> usize {
     let words: [&[u8]; 5] = [
         b"",
-        b"PSTR\x03",
+        b"PSTR\x04",
         &[0xff; 5000],
         b"GET / HTTP/1.0\r\n\r\n",
         &{
             let mut greeting = [7; 24];
-            greeting[..8].copy_from_slice(b"PSTR\x03\0\0\0");
+            greeting[..8].copy_from_slice(b"PSTR\x04\0\0\0");
             greeting
         },
     ];

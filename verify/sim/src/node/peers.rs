@@ -396,7 +396,7 @@ impl Node {
             false => self.submit_eager(cx, peer, &spec, &bytes),
         };
         match result {
-            Err(Refused::TooLong) => self.submit_rendezvous(peer, &spec, bytes)?,
+            Err(Refused::TooLong) => self.submit_rendezvous(cx.now, peer, &spec, bytes)?,
             other => other?,
         }
         let Some(session) = self.peers[peer as usize].session else {
@@ -492,6 +492,7 @@ impl Node {
 
     fn submit_rendezvous(
         &mut self,
+        now: u64,
         peer: u32,
         spec: &SendSpec,
         bytes: Vec<u8>,
@@ -499,7 +500,10 @@ impl Node {
         let len = bytes.len() as u64;
         let op = self.make_op(Op::Send { bytes, peer });
         // The operation's number stands for the buffer's address.
-        let result = self.core.rendezvous(PeerId(peer), spec, op, len, op.0);
+        let local = self.clock.local(now);
+        let result = self
+            .core
+            .rendezvous(local, PeerId(peer), spec, op, len, op.0);
         match result {
             Ok(()) => self.peers[peer as usize].send_count += 1,
             Err(_) => drop(self.memory.remove(&op.0)),

@@ -9,7 +9,8 @@ use crate::context::Context;
 use crate::stream::{self, Contents, Part, Payload, Sent};
 use crate::trace::Item;
 use portolan_proto::{
-    DropReason, ExpectedRun, LinkId, MessagePlace, OpId, PartPlace, PeerId, StreamMessage, Transmit,
+    DropReason, ExpectedRun, LinkId, MessagePlace, OpId, PartPlace, PeerId, PushPlace,
+    StreamMessage, Transmit,
 };
 use portolan_wire::{Record, Records};
 
@@ -40,11 +41,13 @@ pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
     let part = transmit.payload().first()?;
     let (op, off, len) = (part.op, part.off, part.len);
     let record = Records::new(headers, 0, headers.len() + len).next()?;
-    let (Record::Chunk(chunk), _) = record.ok()? else {
-        return None;
+    let contents = match record.ok()?.0 {
+        Record::Chunk(chunk) => Contents::Chunk(chunk),
+        Record::Rts(rts) => Contents::Push(rts),
+        _ => return None,
     };
     Some(PartOut {
-        contents: Contents::Chunk(chunk),
+        contents,
         payload: Payload::InPlace {
             op: op.0,
             off: usize::try_from(off).ok()?,
@@ -199,6 +202,7 @@ impl Node {
         let part = connection.directions[1 - end].parts.front()?;
         let (contents, len, off) = (part.contents, part.len, part.taken);
         let (sum, before) = (part.sum, part.sum_taken);
+        let contents = self.open_part(cx, from, contents, (off, len))?;
         let count = self.place_piece(cx, from, &contents, off, bytes)?;
         let after = match sum {
             Some(_) => stream::sum(before, &bytes[..count]),
@@ -206,7 +210,7 @@ impl Node {
         };
         let begin = match contents {
             Contents::Chunk(chunk) => chunk.offset,
-            Contents::Message(_) => 0,
+            Contents::Message(_) | Contents::Push(_) => 0,
         };
         let item = Item::Taken {
             from: from.0,
@@ -236,11 +240,35 @@ impl Node {
         Some(count)
     }
 
+    /// Handles the head of a part of which nothing was taken. Returns the contents; a pushed part is
+    /// one of its transfer, or discarded if its buffer is not posted.
+    fn open_part(
+        &mut self,
+        cx: &mut Context,
+        from: PeerId,
+        contents: Contents,
+        (off, len): (usize, usize),
+    ) -> Option<Contents> {
+        let Contents::Push(rts) = contents else {
+            return Some(contents);
+        };
+        let local = self.clock.local(cx.now);
+        if off == 0 {
+            self.core.open_push(local, from, &rts, len as u64).ok()?;
+            self.drain(cx, &[]);
+        }
+        loop {
+            if let PushPlace::Part(chunk) = self.core.place_push(from, &rts) {
+                return Some(Contents::Chunk(chunk));
+            }
+        }
+    }
+
     /// Returns true if the checksum of a complete part must be right.
     fn must_be_right(&self, from: PeerId, contents: &Contents) -> bool {
         match contents {
             Contents::Chunk(chunk) => self.core.needs_part(from, chunk),
-            Contents::Message(_) => true,
+            Contents::Message(_) | Contents::Push(_) => true,
         }
     }
 
@@ -264,6 +292,7 @@ impl Node {
                 let range = (off as u64, len as u64);
                 self.core.handle_message(local, from, message, range);
             }
+            Contents::Push(_) => {}
         }
         self.drain(cx, &[]);
     }
@@ -283,6 +312,7 @@ impl Node {
         let place = match contents {
             Contents::Chunk(chunk) => self.core.place_part(from, chunk, range.0, range.1),
             Contents::Message(message) => return self.place_message(cx, from, message, off, bytes),
+            Contents::Push(_) => return None,
         };
         match place {
             PartPlace::Nowhere => Some(most),

@@ -3,6 +3,7 @@
 
 use super::{A, B, Pair, Wire};
 use crate::*;
+use portolan_wire::Record;
 use rand::Rng;
 
 impl Pair {
@@ -17,10 +18,26 @@ impl Pair {
         }
         let end = &mut self.ends[wire.to];
         let mut records = portolan_wire::Records::new(&wire.frame, 0, wire.frame.len());
-        let Some(Ok((portolan_wire::Record::Chunk(chunk), payload))) = records.next() else {
-            panic!("no part: {:?}", &wire.frame[..24]);
+        let (chunk, payload) = match records.next() {
+            Some(Ok((Record::Chunk(chunk), payload))) => (chunk, &wire.frame[payload]),
+            Some(Ok((Record::Rts(rts), _))) => {
+                let payload = &wire.frame[rts.wire_len()..];
+                let opened = end
+                    .core
+                    .open_push(self.now, from, &rts, payload.len() as u64);
+                opened.unwrap();
+                end.drain(&[]);
+                // Nothing is posted while the part waits.
+                let chunk = loop {
+                    match end.core.place_push(from, &rts) {
+                        PushPlace::Wait => {}
+                        PushPlace::Part(chunk) => break chunk,
+                    }
+                };
+                (chunk, payload)
+            }
+            _ => panic!("no part: {:?}", &wire.frame[..24]),
         };
-        let payload = &wire.frame[payload];
         let mut at = 0;
         while at < payload.len() {
             let left = payload.len() - at;

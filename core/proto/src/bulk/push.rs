@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pushed parts: the first bytes of a transfer that leave with its request (`P15.13`), before the
+//! receiver has granted any. The receiver places them if it finds a buffer soon, and otherwise
+//! discards them and grants the transfer from its first byte (`P15.14`).
+//!
+//! Invariant: a pushed part needs no memory except the posted buffer. Its sender keeps the bytes
+//! until the transfer has ended.
+
+use super::part::PART_LEN_MAX;
+use super::trial::Carrier;
+use super::{RxTransfer, Transfers, TxTransfer};
+use crate::base::context::Context;
+use crate::base::request::Request;
+use crate::mem::scratch::Scratch;
+use crate::path::outgoing::{Outgoing, OutgoingKind};
+use crate::{DropReason, Instant, LinkId, OpId, PeerId};
+use alloc::vec::Vec;
+use core::ops::Range;
+use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Grant, Rts, Sum};
+
+/// Turns in which a pushed part waits for its buffer. A program that exchanges messages posts the
+/// receive within microseconds; the part takes longer to be sent again.
+const WAIT_TURNS: u32 = 64;
+
+/// Pushed part that is being received.
+#[derive(Debug)]
+pub(super) struct Push {
+    from: PeerId,
+    sender_transfer: u32,
+    len: u64,
+    /// Transfer of this process, 0 until the message is matched.
+    transfer: u32,
+    /// Turns in which the part has waited.
+    waited: u32,
+}
+
+/// Place of a pushed part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushPlace {
+    /// The part is one of this transfer, which may have ended.
+    Part(Chunk),
+    /// Its buffer may be posted soon: receive nothing more of the stream in this turn.
+    Wait,
+}
+
+/// Returns the length of the part that is pushed with the request of a transfer: whole fragments, so
+/// that the transfer can continue as fragments behind it. `P5.4`
+fn push_len(len: u64, fragment_len: u16) -> u64 {
+    if len <= PART_LEN_MAX {
+        return len;
+    }
+    PART_LEN_MAX - PART_LEN_MAX % u64::from(fragment_len.max(1))
+}
+
+impl Transfers {
+    /// Makes `key`, which was just announced and is alone, use `carrier`. With a stream, `rts` leaves
+    /// with the first part. Returns true if the request must be sent on a path.
+    pub(crate) fn begin_alone(
+        &mut self,
+        now: Instant,
+        (key, rts): (u32, &Rts),
+        carrier: Carrier,
+        ready: &mut super::send::SendQueue,
+    ) -> bool {
+        let Some(transfer) = self.tx.get_mut(key) else {
+            return true;
+        };
+        (transfer.carrier, transfer.granted_at) = (Some(carrier), now);
+        transfer.is_alone = true;
+        if carrier != Carrier::Stream {
+            return true;
+        }
+        transfer.pushed = Some(*rts);
+        transfer.granted = push_len(transfer.len, transfer.fragment_len);
+        transfer.queued = true;
+        ready.push_ready(key);
+        false
+    }
+
+    /// Returns true if the request of transfer `key` was pushed and has not been answered.
+    pub(crate) fn is_pushed(&self, key: u32) -> bool {
+        self.tx
+            .get(key)
+            .is_some_and(|transfer| transfer.pushed.is_some())
+    }
+
+    /// Takes back the requests to `peer` that were pushed and not answered, because the stream has
+    /// ended. They must be sent on a path. `P15.15`
+    pub(crate) fn take_pushed(&mut self, peer: PeerId) -> Vec<Rts> {
+        let keys = self
+            .tx
+            .keys_where(|tx| tx.peer == peer && tx.pushed.is_some());
+        let requests = keys
+            .into_iter()
+            .filter_map(|key| self.tx.get_mut(key)?.unpush());
+        requests.collect()
+    }
+
+    /// Takes back the pushed requests of transfers out of bytes `range` of the memory of `op`, which
+    /// cannot be read. Returns each with its peer.
+    pub(crate) fn take_pushed_within(
+        &mut self,
+        op: OpId,
+        range: &Range<u64>,
+    ) -> Vec<(PeerId, Rts)> {
+        let touches = |tx: &TxTransfer| {
+            let (begin, end) = (tx.base, tx.base.saturating_add(tx.len));
+            tx.op == op && tx.pushed.is_some() && begin < range.end && range.start < end
+        };
+        let keys = self.tx.keys_where(touches);
+        let requests = keys.into_iter().filter_map(|key| {
+            let transfer = self.tx.get_mut(key)?;
+            Some((transfer.peer, transfer.unpush()?))
+        });
+        requests.collect()
+    }
+
+    /// Begins to receive a pushed part of `len` bytes.
+    ///
+    /// # Errors
+    /// [`DropReason::BadFragment`] if no sender would push this part.
+    pub(crate) fn begin_push(
+        &mut self,
+        from: PeerId,
+        rts: &Rts,
+        len: u64,
+    ) -> Result<(), DropReason> {
+        self.end_push(from);
+        if len == 0 || len != push_len(rts.message_len, rts.message.len) {
+            return Err(DropReason::BadFragment);
+        }
+        self.pushes.push(Push {
+            from,
+            sender_transfer: rts.transfer,
+            len,
+            transfer: 0,
+            waited: 0,
+        });
+        Ok(())
+    }
+
+    /// Returns true if the part with this request is being received.
+    pub(crate) fn has_push(&self, from: PeerId, rts: &Rts) -> bool {
+        let mut pushes = self.pushes.iter();
+        pushes.any(|push| push.from == from && push.sender_transfer == rts.transfer)
+    }
+
+    /// Ends the reception of the pushed part from `from`. Bytes that follow are discarded.
+    pub(crate) fn end_push(&mut self, from: PeerId) {
+        self.pushes.retain(|push| push.from != from);
+    }
+
+    /// Returns the place of a pushed part before more of it is received. A part that has waited for
+    /// its buffer too long is discarded.
+    pub(crate) fn place_push(&mut self, ctx: &mut Context, from: PeerId, rts: &Rts) -> PushPlace {
+        let mut pushes = self.pushes.iter_mut();
+        let found = pushes.find(|push| push.from == from && push.sender_transfer == rts.transfer);
+        let transfer = match found {
+            Some(push) if push.transfer == 0 => {
+                push.waited += 1;
+                if push.waited < WAIT_TURNS {
+                    return PushPlace::Wait;
+                }
+                self.end_push(from);
+                ctx.counters_mut().pushes_missed += 1;
+                0
+            }
+            Some(push) => push.transfer,
+            None => 0,
+        };
+        PushPlace::Part(Chunk {
+            transfer,
+            offset: 0,
+        })
+    }
+
+    /// Returns the transfer of a pushed part as a chunk; the transfer is 0 if there is none.
+    pub(crate) fn push_chunk(&self, from: PeerId, rts: &Rts) -> Chunk {
+        let mut pushes = self.pushes.iter();
+        let found = pushes.find(|push| push.from == from && push.sender_transfer == rts.transfer);
+        Chunk {
+            transfer: found.map_or(0, |push| push.transfer),
+            offset: 0,
+        }
+    }
+
+    /// Grants the new transfer `key` the part that was pushed with its request, if that is being
+    /// received. Returns true if nothing remains to be granted.
+    pub(super) fn accept_push(&mut self, ctx: &mut Context, key: u32, request: &Request) -> bool {
+        if self.pushes.is_empty() {
+            return false;
+        }
+        let theirs = (request.peer, request.announced.sender_transfer);
+        let mut pushes = self.pushes.iter_mut();
+        let found = pushes.find(|push| (push.from, push.sender_transfer) == theirs);
+        let (Some(push), Some(transfer)) = (found, self.rx.get_mut(key)) else {
+            return false;
+        };
+        if push.transfer != 0 || transfer.lossless {
+            return false;
+        }
+        push.transfer = key;
+        ctx.counters_mut().pushes_placed += 1;
+        transfer.granted = push.len;
+        transfer.streamed = true;
+        self.scheduler.on_pushed(transfer.link, push.len);
+        transfer.granted == transfer.len
+    }
+
+    /// Returns the last grant of the transfer with this number at its sender `peer`, which has
+    /// repeated its request. `P15.15`
+    pub(crate) fn repeated_grant(&self, peer: PeerId, sender_transfer: u32) -> Option<Grant> {
+        let is_it = |rx: &RxTransfer| rx.peer == peer && rx.sender_transfer == sender_transfer;
+        let key = *self.rx.keys_where(is_it).first()?;
+        let transfer = self.rx.get(key)?;
+        (transfer.granted > 0).then(|| transfer.last_grant(key))
+    }
+}
+
+impl TxTransfer {
+    /// Returns the part that leaves with the request.
+    pub(super) fn push_part(
+        &mut self,
+        key: u32,
+        scratch: &mut Scratch,
+        checked: bool,
+    ) -> Option<Outgoing> {
+        let rts = self.pushed.as_ref()?;
+        let check_len = if checked { CHECK_LEN } else { 0 };
+        let header_len = check_len + rts.wire_len();
+        let out = scratch.start(header_len);
+        if checked {
+            // The link, which has the bytes, computes the sum.
+            out[..CHECK_LEN].copy_from_slice(&CheckedFrame::front(Sum::default()));
+        }
+        rts.emit(&mut out[check_len..]);
+        self.next_off = self.granted;
+        let len = usize::try_from(self.granted).unwrap_or(usize::MAX);
+        Some(Outgoing {
+            link: LinkId::STREAM,
+            bytes: self.put_bytes(scratch, 0, len, header_len),
+            kind: OutgoingKind::Chunk {
+                transfer: key,
+                off: 0,
+            },
+        })
+    }
+
+    /// Takes back a pushed request. The transfer waits for a grant, as fragments.
+    fn unpush(&mut self) -> Option<Rts> {
+        let rts = self.pushed.take()?;
+        (self.next_off, self.granted, self.acked) = (0, 0, 0);
+        self.carrier = Some(Carrier::Moved);
+        Some(rts)
+    }
+}
