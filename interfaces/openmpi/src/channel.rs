@@ -338,14 +338,21 @@ impl Intake {
     fn accept(&self, message: ActiveMessage<'_>) {
         // SAFETY: the hook runs within calls of the endpoint, all of which are made with the lock held; no other
         // reference lives during such a call.
-        let mailbox = unsafe { &mut *self.mailbox.get() };
-        if self.in_turn.load(Ordering::Relaxed) && mailbox.is_empty() {
-            // SAFETY: as above.
-            unsafe { *self.delivered_count.get() += 1 };
-            self.pass(message.tag, message.bytes);
-        } else {
-            mailbox.push_message(message);
+        let mailbox = unsafe { &*self.mailbox.get() };
+        if !self.in_turn.load(Ordering::Relaxed) || !mailbox.is_empty() {
+            return self.store(message);
         }
+        // SAFETY: as above.
+        unsafe { *self.delivered_count.get() += 1 };
+        self.pass(message.tag, message.bytes);
+    }
+
+    /// Stores a message. Not inlined: the call would need registers that each delivery would save.
+    #[cold]
+    #[inline(never)]
+    fn store(&self, message: ActiveMessage<'_>) {
+        // SAFETY: as in `accept`, whose reference is no longer used.
+        unsafe { &mut *self.mailbox.get() }.push_message(message);
     }
 
     #[inline]
