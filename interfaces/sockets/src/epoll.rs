@@ -288,7 +288,9 @@ pub(crate) fn changed(epoll: i32, op: c_int, fd: i32, event: Option<epoll_event>
         _ => {}
     }
     // A thread may already sleep in the set: from now on the kernel wakes it.
-    if let Some(ends) = conn.joined() {
+    if let Some(ends) = conn.joined()
+        && !(is_locked && set.keeps(&conn))
+    {
         ends.incoming().arm();
         if op != libc::EPOLL_CTL_DEL && ends.incoming().len() > 0 {
             set.consider_leftover(&conn);
@@ -329,6 +331,21 @@ impl Member {
 }
 
 impl Set {
+    /// Returns true if a changed connection may stay disarmed: it is in no set, or only in this
+    /// one and in its list. The caller holds the lock.
+    fn keeps(&self, conn: &ConnRef) -> bool {
+        let member = &conn.member;
+        match member.sets.load(Ordering::SeqCst) {
+            0 => true,
+            1 => {
+                member.set().is_some_and(|set| std::ptr::eq(set, self))
+                    && member.events.load(Ordering::Relaxed) & ONE_SHOT == 0
+                    && self.consents(member, conn.index())
+            }
+            _ => false,
+        }
+    }
+
     /// Adds an armed connection with unread ring bytes to the list of open ones.
     fn consider_leftover(&self, conn: &ConnRef) {
         let member = &conn.member;
@@ -405,10 +422,15 @@ pub(crate) fn wait(
     let Some(set) = SETS.at(index) else {
         return kernel(events, false);
     };
-    if sleeps && settings::spin_ns() > 0 && set.open_count.load(Ordering::Relaxed) > 0 {
+    if !sleeps {
+        let found = set.ready(events, kernel);
+        return without_kick(events, found);
+    }
+    if settings::spin_ns() > 0 && set.open_count.load(Ordering::Relaxed) > 0 {
         let found = poll(set, events, kernel);
-        if found != 0 {
-            return found;
+        let kept = without_kick(events, found);
+        if kept != 0 {
+            return kept;
         }
     }
     if set.lock.lock().is_err() {
@@ -498,34 +520,69 @@ fn poll(
     if set.lock.lock().is_err() {
         return 0;
     }
+    let found = set.collect(false, events);
     // An armed connection would end the polling at once. It is checked before the sleep.
     let is_idle = |conn: &ConnRef| conn.joined().is_some_and(|ends| !ready::is_active(&ends));
-    for (place, conn) in open.iter_mut().zip(set.open_conns().filter(is_idle)) {
-        *place = Some(conn);
+    let mut count = 0;
+    if found == 0 {
+        for (place, conn) in open.iter_mut().zip(set.open_conns().filter(is_idle)) {
+            *place = conn.joined().map(|ends| (conn, ends));
+            count += 1;
+        }
     }
     set.lock.unlock();
-    let all = open.each_ref();
-    let all = all.map(|conn| conn.as_ref().and_then(|conn| conn.joined()));
-    if all[0].is_none() {
+    if found > 0 {
+        return merge(events, found, kernel);
+    }
+    let open = &open[..count];
+    if open.is_empty() {
         return 0;
     }
+    let is_active = || {
+        open.iter()
+            .flatten()
+            .any(|(_, ends)| ready::is_active(ends))
+    };
     let mut found = 0;
-    spin::until(&|| all.iter().flatten().any(ready::is_active), &mut || {
+    spin::until(&is_active, &mut || {
         found = kernel(events, true);
         found != 0
     });
     if found != 0 {
         return found;
     }
-    if set.lock.lock().is_err() {
-        return 0;
+    set.ready_now(events, kernel)
+}
+
+impl Set {
+    /// Returns the events of rings and kernel for a call that does not sleep, and arms nothing.
+    fn ready(
+        &self,
+        events: &mut [epoll_event],
+        kernel: &mut dyn FnMut(&mut [epoll_event], bool) -> c_int,
+    ) -> c_int {
+        match self.ready_now(events, kernel) {
+            0 => kernel(events, false),
+            found => found,
+        }
     }
-    let found = set.collect(false, events);
-    set.lock.unlock();
-    if found == 0 {
-        return 0;
+
+    /// Returns the events of rings, with those of the kernel, or 0 if no ring has bytes.
+    fn ready_now(
+        &self,
+        events: &mut [epoll_event],
+        kernel: &mut dyn FnMut(&mut [epoll_event], bool) -> c_int,
+    ) -> c_int {
+        if self.open_count.load(Ordering::Relaxed) == 0 || self.lock.lock().is_err() {
+            return 0;
+        }
+        let found = self.collect(false, events);
+        self.lock.unlock();
+        if found == 0 {
+            return 0;
+        }
+        merge(events, found, kernel)
     }
-    merge(events, found, kernel)
 }
 
 /// Adds the kernel's current events to the first `found` ones, and merges events of the same
