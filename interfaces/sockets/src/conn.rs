@@ -48,6 +48,8 @@ pub(crate) struct Conn {
     /// Descriptor on which the connecting end awaits the other, or 0.
     listener: AtomicI32,
     segment: AtomicPtr<u8>,
+    /// Kernel bytes received before the last write, which acknowledged them.
+    acknowledged: AtomicU64,
     /// 1 after the loss of unread bytes was reported.
     reset_reported: AtomicU32,
     /// Reason for staying on the kernel, a [`stats::Why`].
@@ -260,6 +262,7 @@ impl Conn {
         store(&self.reset_reported, 0);
         store(&self.why, 0);
         self.listener.store(0, Ordering::Relaxed);
+        self.acknowledged.store(0, Ordering::Relaxed);
         self.member.clear();
         for count in self.counts.all() {
             count.store(0, Ordering::Relaxed);
@@ -432,6 +435,15 @@ impl Conn {
             table::set(fd, Kind::Other);
             real::close(fd);
         }
+    }
+
+    /// Returns true if `received`, the kernel bytes ever received, has changed since the last call.
+    pub(crate) fn acknowledges(&self, received: u64) -> bool {
+        if self.acknowledged.load(Ordering::Relaxed) == received {
+            return false;
+        }
+        self.acknowledged.store(received, Ordering::Relaxed);
+        true
     }
 
     /// Returns true the first time that it is called.

@@ -538,20 +538,27 @@ fn poll(
     if open.is_empty() {
         return 0;
     }
+    // Other descriptors of the set, and writable connections, are ready without a delay.
+    let mut found = kernel(events, true);
+    if found != 0 {
+        return found;
+    }
     let is_active = || {
         open.iter()
             .flatten()
             .any(|(_, ends)| ready::is_active(ends))
     };
-    let mut found = 0;
     spin::until(&is_active, &mut || {
         found = kernel(events, true);
         found != 0
     });
-    if found != 0 {
+    if found != 0 || set.lock.lock().is_err() {
         return found;
     }
-    set.ready_now(events, kernel)
+    // The kernel's events were current before the polling: the next call checks them again.
+    let found = set.collect(false, events);
+    set.lock.unlock();
+    c_int::try_from(found).unwrap_or(c_int::MAX)
 }
 
 impl Set {
@@ -561,25 +568,13 @@ impl Set {
         events: &mut [epoll_event],
         kernel: &mut dyn FnMut(&mut [epoll_event], bool) -> c_int,
     ) -> c_int {
-        match self.ready_now(events, kernel) {
-            0 => kernel(events, false),
-            found => found,
-        }
-    }
-
-    /// Returns the events of rings, with those of the kernel, or 0 if no ring has bytes.
-    fn ready_now(
-        &self,
-        events: &mut [epoll_event],
-        kernel: &mut dyn FnMut(&mut [epoll_event], bool) -> c_int,
-    ) -> c_int {
         if self.open_count.load(Ordering::Relaxed) == 0 || self.lock.lock().is_err() {
-            return 0;
+            return kernel(events, false);
         }
         let found = self.collect(false, events);
         self.lock.unlock();
         if found == 0 {
-            return 0;
+            return kernel(events, false);
         }
         merge(events, found, kernel)
     }

@@ -13,7 +13,7 @@
 
 use crate::conn::{self, ABSENT, Conn, JOINED, JOINING, PLAIN};
 use crate::process::own_fd;
-use crate::segment::Segment;
+use crate::segment::{Segment, WriterState};
 use crate::stats::Why;
 use crate::{bypass, errno, real};
 use libc::{c_int, c_void, socklen_t};
@@ -248,6 +248,27 @@ fn queued(fd: i32, request: libc::c_ulong) -> Option<u64> {
     u64::try_from(len).ok()
 }
 
+/// Stores whether the end's kernel delays short segments (without `TCP_NODELAY`).
+pub(crate) fn note_delay(fd: i32, writer: &WriterState) {
+    let delays = option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY) == Some(0);
+    writer.delays.store(u32::from(delays), Ordering::Relaxed);
+}
+
+/// Sends the acknowledgement that the kernel holds back for a segment of this end.
+pub(crate) fn acknowledge(fd: i32) {
+    let error = errno::last();
+    let value: c_int = 1;
+    let place = (&raw const value).cast();
+    real::setsockopt(
+        fd,
+        libc::IPPROTO_TCP,
+        libc::TCP_QUICKACK,
+        place,
+        socklen::<c_int>(),
+    );
+    errno::set(error);
+}
+
 /// Stores this end's positions in the segment, before the other end may use them.
 fn begin(segment: Segment, end: usize, fd: i32, (sent, received): (u64, u64)) {
     let incoming = segment.half(1 - end);
@@ -256,6 +277,7 @@ fn begin(segment: Segment, end: usize, fd: i32, (sent, received): (u64, u64)) {
         .received
         .store(received, Ordering::Release);
     let writer = segment.half(end).writer();
+    note_delay(fd, writer);
     writer
         .cookie
         .store(cookie(fd).unwrap_or(0), Ordering::Relaxed);

@@ -66,6 +66,8 @@ pub(crate) fn is_active(ends: &Ends) -> bool {
 pub(crate) struct Watched {
     conns: [Option<ConnRef>; WATCHED],
     count: usize,
+    /// Set if the call waits for nothing else than bytes of one connection.
+    is_alone: bool,
 }
 
 impl Watched {
@@ -73,6 +75,7 @@ impl Watched {
         Watched {
             conns: [const { None }; WATCHED],
             count: 0,
+            is_alone: false,
         }
     }
 
@@ -127,7 +130,11 @@ impl Watched {
             *place = Some(ends);
         }
         open[0]?;
-        let mut found = 0;
+        // Other descriptors, and writable connections, are ready without a delay.
+        let mut found = if self.is_alone { 0 } else { kernel(true) };
+        if found != 0 {
+            return Some(found);
+        }
         spin::until(&|| open.iter().flatten().any(is_active), &mut || {
             found = kernel(true);
             found != 0
@@ -170,7 +177,21 @@ pub(crate) fn poll(
     if watched.count == 0 {
         return kernel(false);
     }
-    let result = watched.wait(sleeps, kernel);
+    let mut alone = None;
+    if let [entry] = entries
+        && entry.events & !(IN | libc::POLLERR | libc::POLLHUP) == 0
+    {
+        watched.is_alone = true;
+        entry.revents = 0;
+        alone = Some(entry.fd);
+    }
+    let result = watched.wait(sleeps, &mut |at_once| {
+        // The ring's bytes are the whole result: no system call is needed.
+        if at_once && alone.is_some_and(ring_has_bytes) {
+            return 0;
+        }
+        kernel(at_once)
+    });
     if result < 0 {
         return result;
     }

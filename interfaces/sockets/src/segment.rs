@@ -32,7 +32,7 @@ const FRONT: usize = 4096;
 const LEN: usize = FRONT + 2 * RING;
 
 /// Version of the layout.
-const VERSION: u32 = 0x504f_5302;
+const VERSION: u32 = 0x504f_5303;
 
 /// The reader may sleep in the kernel.
 pub(crate) const ARMED: u64 = 1;
@@ -67,6 +67,8 @@ pub(crate) struct WriterState {
     pub(crate) ready: AtomicU32,
     /// 1 after the end's `shutdown` of its sending.
     pub(crate) shut: AtomicU32,
+    /// 1 if the end's kernel delays short segments until earlier ones are acknowledged (Nagle).
+    pub(crate) delays: AtomicU32,
     /// The kernel's number of the end's socket (`SO_COOKIE`).
     pub(crate) cookie: AtomicU64,
     /// Process of the last put, and its descriptor.

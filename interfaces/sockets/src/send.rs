@@ -68,6 +68,9 @@ pub(crate) fn by_kernel(fd: i32, mut kernel: impl FnMut() -> isize) -> isize {
 }
 
 /// State of one call.
+///
+/// A segment of the kernel carries the acknowledgement of the bytes received before. Bytes in the
+/// ring do not, so it is sent separately if the peer's kernel may hold back a segment for it.
 struct Writer<'a> {
     conn: &'a ConnRef,
     ends: Ends,
@@ -85,8 +88,14 @@ impl Writer<'_> {
         }
         let put = if use_ring { self.put_ring(half) } else { 0 };
         add(&self.conn.counts.ring_out, put);
+        let incoming = ends.incoming();
+        let received = incoming.reader().received.load(Ordering::Relaxed);
+        let acknowledges = self.conn.acknowledges(received);
         if put > 0 && self.cursor.remaining() == 0 {
             lock.unlock();
+            if acknowledges && incoming.writer().delays.load(Ordering::Relaxed) == 1 {
+                join::acknowledge(self.call.fd);
+            }
             return put.cast_signed();
         }
         half.close();

@@ -303,6 +303,42 @@ fn java_selectors_echo_every_byte() {
     }
 }
 
+/// Without an acknowledgement, the client's kernel holds back each request for 40 ms.
+#[test]
+fn replies_by_memory_acknowledge_requests_by_the_kernel() {
+    if !are_installed(&["python3", "unshare", "ip"]) {
+        return;
+    }
+    let mut unshare = vec!["unshare", "--net"];
+    if !is_root() {
+        unshare.insert(1, "--map-root-user");
+    }
+    let probe = Command::new(unshare[0])
+        .args(&unshare[1..])
+        .arg("true")
+        .output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        println!("SKIPPED: this user cannot make a network namespace");
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/acknowledge.py");
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", CLIENT_S]).args(&unshare);
+    let output = command
+        .args(["python3", "-B"])
+        .arg(script)
+        .arg(library())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let delayed: u64 = String::from_utf8_lossy(&output.stdout)
+        .trim()
+        .parse()
+        .unwrap();
+    // A busy machine may delay some of the 400.
+    assert!(delayed < 80, "{delayed} acknowledgements were delayed");
+}
+
 /// Writes a stand-in for `portolan` with only `sockets OPTIONS -- PROGRAM ARGS`, because the command
 /// belongs to another crate. The statistics are appended to a file beside it.
 fn stand_in(dir: &Path) -> PathBuf {

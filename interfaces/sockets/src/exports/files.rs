@@ -3,7 +3,7 @@
 
 use crate::stats::Why;
 use crate::table::{self, Kind};
-use crate::{bypass, conn, epoll, errno, process, real};
+use crate::{bypass, conn, epoll, errno, join, process, real};
 use libc::{c_char, c_int, c_long, c_uint, c_void, sockaddr, socklen_t};
 
 #[unsafe(no_mangle)]
@@ -176,7 +176,14 @@ extern "C-unwind" fn setsockopt(
     if is_special(level, name) {
         stay(fd);
     }
-    real::setsockopt(fd, level, name, value, len)
+    let result = real::setsockopt(fd, level, name, value, len);
+    if level == libc::IPPROTO_TCP
+        && name == libc::TCP_NODELAY
+        && let Some(ends) = conn::of(fd).and_then(|conn| conn.joined())
+    {
+        join::note_delay(fd, ends.outgoing().writer());
+    }
+    result
 }
 
 /// Notices io_uring. The arguments are passed like those of a function with a variable number.
