@@ -23,11 +23,11 @@ wait_for_port() {
     return 1
 }
 
-# pingpong_once NAME ADDRESS SERVER-HOST CLIENT-HOST KIND
+# pingpong_once NAME ADDRESS SERVER-HOST CLIENT-HOST KIND PROVIDER
 pingpong_once() {
-    local name=$1 address=$2 server_host=$3 client_host=$4 kind=$5
+    local name=$1 address=$2 server_host=$3 client_host=$4 kind=$5 provider=$6
     local port=$((20000 + RANDOM % 10000)) problem='' pid
-    local words=("FI_PROVIDER_PATH=$provider_dir" fi_pingpong -p portolan -e rdm -c -m "$kind")
+    local words=("FI_PROVIDER_PATH=$provider_dir" "FI_PROVIDER=$provider" fi_pingpong -p "$provider" -e rdm -c -m "$kind")
     via "$server_host"
     timeout "$pingpong_limit" "${on[@]}" "${words[@]}" -B "$port" >"$work_dir/server" 2>&1 &
     pid=$!
@@ -38,17 +38,20 @@ pingpong_once() {
     [[ -z $problem ]] || kill "$pid" 2>/dev/null || true
     wait "$pid" || problem+=" the server ends with status $?"
     grep -q '^1m .*=10 ' "$work_dir/log" || problem+=" no result for 1 MiB"
-    verdict "fi_pingpong, $kind, $name" "$problem"
+    verdict "fi_pingpong, $provider, $kind, $name" "$problem"
 }
 
 pingpong() {
-    local kind
+    local kind provider
     if ! install libfabric-bin iproute2; then
         skipped "fi_pingpong could not be installed (Debian: libfabric-bin)"
         return
     fi
-    for kind in msg tagged; do
-        pingpong_once "one host" 127.0.0.1 - - "$kind"
-        [[ $lab_is_up == no ]] || pingpong_once "two hosts" 10.77.0.1 h0 h1 "$kind"
+    # The second uses connected endpoints below libfabric's layer ofi_rxm.
+    for provider in portolan 'portolan;ofi_rxm'; do
+        for kind in msg tagged; do
+            pingpong_once "one host" 127.0.0.1 - - "$kind" "$provider"
+            [[ $lab_is_up == no ]] || pingpong_once "two hosts" 10.77.0.1 h0 h1 "$kind" "$provider"
+        done
     done
 }

@@ -31,7 +31,8 @@ pub(crate) extern "C" fn getinfo(
         // SAFETY: libfabric passes hints and C strings that are valid or null, and storage for the
         // result.
         unsafe {
-            if !is_requested(hints) {
+            let below_rxm = flags & CORE_PROV_ONLY != 0 && layered(&providers());
+            if !below_rxm && !is_requested(hints) {
                 return Err(Errno::NODATA);
             }
             let query = Query {
@@ -39,6 +40,7 @@ pub(crate) extern "C" fn getinfo(
                 node: text(node),
                 service: text(service),
                 flags,
+                below_rxm,
                 hints: hints.as_ref(),
             };
             *out = query.infos()?.into_raw();
@@ -62,6 +64,8 @@ struct Query<'a> {
     node: Option<&'a CStr>,
     service: Option<&'a CStr>,
     flags: u64,
+    /// Set if `ofi_rxm` asks for connections, and the user has requested that layer.
+    below_rxm: bool,
     hints: Option<&'a Info>,
 }
 
@@ -109,6 +113,9 @@ impl Query<'_> {
             if kind == Kind::Connected {
                 info = info.or_any_source();
             }
+            if self.below_rxm {
+                info = info.with_reachable_source();
+            }
             info.build()
         }
     }
@@ -118,9 +125,9 @@ impl Query<'_> {
     /// # Safety
     /// As for [`Query::infos`].
     unsafe fn offer(&self, kind: Kind) -> Result<Offer, Errno> {
-        // libfabric's utility providers use connections of a base provider. They are not offered on
-        // this provider, which has all the features that they add.
-        if kind == Kind::Connected && self.flags & CORE_PROV_ONLY != 0 {
+        // libfabric's utility providers use connections of a base provider. This provider has all the
+        // features that they add, so it offers connections to them only on request.
+        if kind == Kind::Connected && self.flags & CORE_PROV_ONLY != 0 && !self.below_rxm {
             return Err(Errno::NODATA);
         }
         let Some(info) = self.hints.filter(|_| self.flags & PROV_ATTR_ONLY == 0) else {
@@ -218,9 +225,7 @@ unsafe fn is_requested(hints: *const Info) -> bool {
             .and_then(|hints| hints.fabric_attr.as_ref())
             .is_some_and(|fabric| is_our_name(fabric.prov_name))
     };
-    by_hints
-        || selected(&std::env::var("FI_PROVIDER").unwrap_or_default())
-        || is_on(&settings::FABRIC)
+    by_hints || selected(&providers()) || is_on(&settings::FABRIC)
 }
 
 /// Returns true if a C string is the provider's name.
@@ -240,6 +245,21 @@ fn is_on(switch: &Setting) -> bool {
         REPORTED.call_once(|| eprintln!("portolan: {error}"));
         false
     })
+}
+
+/// Returns the list of providers that the user has requested.
+fn providers() -> String {
+    std::env::var("FI_PROVIDER").unwrap_or_default()
+}
+
+/// Returns true if a list of providers names the layer `ofi_rxm` over this provider.
+fn layered(list: &str) -> bool {
+    let both = |layers: &str| {
+        let (first, second) = layers.split_once(';').unwrap_or_default();
+        let names = [first.trim(), second.trim()].map(str::to_ascii_lowercase);
+        names == ["portolan", "ofi_rxm"] || names == ["ofi_rxm", "portolan"]
+    };
+    !list.starts_with('^') && list.split(',').any(both)
 }
 
 /// Returns true if a list of providers, as in `FI_PROVIDER`, names this one. A list that begins
@@ -309,6 +329,21 @@ mod tests {
         assert!(!selected("^portolan"));
         assert!(!selected("^tcp,portolan"));
         assert!(!selected("portolan;ofi_rxm"));
+    }
+
+    #[test]
+    fn only_a_list_that_names_both_layers_selects_connections() {
+        assert!(layered("portolan;ofi_rxm"));
+        assert!(layered("tcp, ofi_rxm;Portolan"));
+        for other in [
+            "",
+            "portolan",
+            "ofi_rxm",
+            "tcp;ofi_rxm",
+            "^portolan;ofi_rxm",
+        ] {
+            assert!(!layered(other), "{other}");
+        }
     }
 
     /// Calls `fi_getinfo` for a program that names the provider and a host.

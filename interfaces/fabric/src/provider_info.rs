@@ -5,13 +5,14 @@
 #![allow(unsafe_code, reason = "reads and makes structures of C")]
 
 use std::ffi::{CStr, c_char, c_void};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::null_mut;
 
 use crate::abi::*;
 use crate::errno::Errno;
 use crate::offer::{self, Kind, Offer};
-use crate::sockaddr::CAddr;
+use crate::sockaddr::{self, CAddr};
+use portolan_sys::net::{Interface, interfaces};
 
 /// Name of the provider, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
 pub(crate) const NAME: &CStr = c"portolan";
@@ -37,6 +38,32 @@ pub(crate) struct ProviderInfo {
 // SAFETY: all pointers in the structures are null. `everything` and `matching` set none, and
 // `from_info` clears those that an application may have set.
 unsafe impl Send for ProviderInfo {}
+
+/// Returns an address of this host that its peers can reach, or the loopback address.
+fn own_address(is_v6: bool) -> IpAddr {
+    let loopback = match is_v6 {
+        true => IpAddr::from(Ipv6Addr::LOCALHOST),
+        false => IpAddr::from(Ipv4Addr::LOCALHOST),
+    };
+    let usable = |interface: &Interface| interface.up && interface.running && !interface.loopback;
+    let interfaces = interfaces().unwrap_or_default();
+    let addresses = interfaces
+        .into_iter()
+        .filter(usable)
+        .flat_map(|interface| interface.networks);
+    let mut global = addresses
+        .map(|network| network.addr)
+        .filter(|addr| addr.is_ipv6() == is_v6 && !is_link_local(addr));
+    global.next().unwrap_or(loopback)
+}
+
+/// Returns true for an address that is valid together with an interface only.
+fn is_link_local(addr: &IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
 
 impl ProviderInfo {
     /// Creates the information for a program that was built for the libfabric version `api`.
@@ -90,6 +117,17 @@ impl ProviderInfo {
             false => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         };
         self.or_source(Some(CAddr::of(&any).bytes().into()))
+    }
+
+    /// Replaces the wildcard address of the source by an address of this host. A layer above the
+    /// connections sends the address to its peers.
+    pub(crate) fn with_reachable_source(mut self) -> ProviderInfo {
+        let src = self.src.as_deref().and_then(sockaddr::of_bytes);
+        if let Some(mut addr) = src.filter(|addr| addr.ip().is_unspecified()) {
+            addr.set_ip(own_address(addr.is_ipv6()));
+            self.src = Some(CAddr::of(&addr).bytes().into());
+        }
+        self
     }
 
     /// Sets the destination address, unless there is one.

@@ -54,6 +54,12 @@ fn family(number: c_int) -> u16 {
     u16::try_from(number).unwrap_or_default()
 }
 
+/// Returns the address in these bytes, if it is an IPv4 or IPv6 address.
+pub(crate) fn of_bytes(bytes: &[u8]) -> Option<SocketAddr> {
+    // SAFETY: all bytes are valid.
+    unsafe { read(bytes.as_ptr().cast(), bytes.len()) }
+}
+
 /// Returns true for an unspecified address without a port, such as `0.0.0.0:0`.
 pub(crate) fn is_any(addr: &SocketAddr) -> bool {
     addr.ip().is_unspecified() && addr.port() == 0
