@@ -5,11 +5,10 @@
 use crate::body::Body;
 use crate::code::*;
 use crate::descriptor::Memory;
-use crate::memory::Access;
 use crate::queue::Op;
 use crate::unit::status_of;
-use crate::vi::{Level, ReadReply};
-use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST};
+use crate::vi::ReadReply;
+use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST, TAGGED};
 use crate::world::World;
 use std::ptr;
 
@@ -55,7 +54,7 @@ impl World {
             Kind::Data | Kind::Part => self.on_data(index, &header, rest),
             Kind::Write => self.on_write(index, &header, rest),
             Kind::LongData | Kind::LongWrite => self.on_long(rank, index, &header),
-            Kind::Read => self.on_read(index, &header),
+            Kind::Read => self.on_read(rank, index, &header),
             Kind::ReadData => self.on_read_data(index, &header, rest),
             Kind::Broken => self.on_broken(index, &header),
             Kind::Disconnect => {
@@ -262,22 +261,20 @@ impl World {
     }
 
     /// Processes an RDMA read request.
-    fn on_read(&mut self, index: u32, header: &Header) {
+    fn on_read(&mut self, rank: u32, index: u32, header: &Header) {
         self.accept(index, header.has(COUNTED));
-        let Some(vi) = self.vis.get_mut(index) else {
-            return;
-        };
-        let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
-        let place = (at, header.total as usize);
-        let is_allowed = vi.level != Level::Unreliable
-            && vi.attributes.EnableRdmaRead != VIP_FALSE
-            && self
-                .regions
-                .opens(header.handle, place, vi.ptag, Access::Read);
-        if !is_allowed {
+        if !self.allows_read(index, header) {
             self.refuse_read(index, header.imm);
             return;
         }
+        let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
+        if header.has(TAGGED) {
+            self.on_long_read(rank, index, header, at);
+            return;
+        }
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
         vi.read_replies.push_back(ReadReply {
             id: header.imm,
             at,
@@ -318,11 +315,18 @@ impl World {
             return;
         }
         if header.has(LAST) && received == total {
-            vi.reads_in_flight -= 1;
-            self.finish(index, false, number, VIP_STATUS_OP_RDMA_READ, None);
-            // A fenced descriptor may have waited for this read.
-            self.ready.push(index);
+            self.end_read(index, number);
         }
+    }
+
+    /// Completes an RDMA read, all data of which has arrived.
+    pub(crate) fn end_read(&mut self, index: u32, number: u64) {
+        if let Some(vi) = self.vis.get_mut(index) {
+            vi.reads_in_flight = vi.reads_in_flight.saturating_sub(1);
+        }
+        self.finish(index, false, number, VIP_STATUS_OP_RDMA_READ, None);
+        // A fenced descriptor may have waited for this read.
+        self.ready.push(index);
     }
 }
 

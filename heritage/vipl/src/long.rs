@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long transfers: the data of a long send or RDMA write moves from user memory to user memory, as a
-//! tagged message beside the unit that announces it.
+//! Long transfers: the data of a long send, RDMA write or RDMA read moves from user memory to user
+//! memory, as a tagged message beside the unit that announces or requests it.
 //!
 //! While a long transfer of a VI is in flight, its sender starts only further long ones on this VI.
 //! The receiver therefore never holds back other units. It accepts the unit when all bytes have
@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::memory::Access;
 use crate::queue::{Entry, Op};
 use crate::vi::{Level, Vi};
-use crate::wire::{COUNTED, Header, IMMEDIATE, Kind};
+use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, TAGGED};
 use crate::world::World;
 use portolan::{Buffer, Request, TagMatch, TagTarget};
 use std::collections::VecDeque;
@@ -34,10 +34,19 @@ const LONGS_MAX: u32 = 4;
 /// Tags of the bytes of long transfers, before their numbers are added.
 const LONG_TAG: u64 = 0x5649 << 48 | 1 << 32;
 
-/// Returns the tag of a long transfer.
-fn tag_of(number: u16) -> u64 {
-    LONG_TAG | u64::from(number)
+/// Tags of the data of RDMA reads, before the numbers of the reads are added.
+const READ_TAG: u64 = 0x5649 << 48 | 2 << 32;
+
+/// Returns the tag of the bytes that a unit announces or requests.
+fn tag_of(header: &Header) -> u64 {
+    match header.kind {
+        Kind::Read => READ_TAG | u64::from(header.imm),
+        _ => LONG_TAG | u64::from(header.tag),
+    }
 }
+
+/// Number of no descriptor: that of a transfer that another process has requested.
+const REQUESTED: u64 = u64::MAX;
 
 /// Bytes of a unit that follow as a tagged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +56,11 @@ pub(crate) struct Long {
     pub(crate) tag: u16,
 }
 
-/// A transfer from memory of a descriptor on the send queue of a VI.
+/// A transfer from memory of a descriptor on the send queue of a VI, or to another process's read.
 struct Outgoing {
     request: Request,
     vi: u32,
+    /// Number of the descriptor, or [`REQUESTED`].
     number: u64,
     at: usize,
     len: usize,
@@ -72,13 +82,31 @@ struct Incoming {
     /// Header of the unit, with the token of the connection.
     header: Header,
     place: Place,
-    /// Number of the receive whose memory is used; a write has none.
+    /// Number of the receive or the read whose memory is used; a write has none.
     number: Option<u64>,
+}
+
+/// A read of another process: rank, VI, header, and the memory.
+struct Requested {
+    rank: u32,
+    vi: u32,
+    header: Header,
+    at: usize,
 }
 
 impl Incoming {
     fn len(&self) -> usize {
         self.header.total as usize
+    }
+
+    /// Returns true if it is the data of a read.
+    fn is_read(&self) -> bool {
+        self.header.kind == Kind::Read
+    }
+
+    /// Returns true if it must complete after an earlier one. Data of reads has an order of its own.
+    fn follows(&self, other: &Incoming) -> bool {
+        other.vi == self.vi && other.is_read() == self.is_read()
     }
 
     /// Returns true if both write to the same memory.
@@ -106,11 +134,14 @@ fn overlaps((at, len): (usize, usize), (other, other_len): (usize, usize)) -> bo
 pub(crate) struct Longs {
     outgoing: Vec<Outgoing>,
     incoming: VecDeque<Incoming>,
-    /// Transfers whose bytes must be discarded: source and number.
-    discards: Vec<(u32, u16)>,
+    /// Reads of other processes, the data of which was not sent.
+    requested: Vec<Requested>,
+    /// Transfers whose bytes must be discarded: source and tag.
+    discards: Vec<(u32, u64)>,
     /// Receives that discard bytes.
     discarding: Vec<Request>,
     count: u16,
+    reads_count: u32,
 }
 
 impl Longs {
@@ -118,9 +149,11 @@ impl Longs {
         Longs {
             outgoing: Vec::new(),
             incoming: VecDeque::new(),
+            requested: Vec::new(),
             discards: Vec::new(),
             discarding: Vec::new(),
             count: 0,
+            reads_count: 0,
         }
     }
 
@@ -129,6 +162,7 @@ impl Longs {
     pub(crate) fn is_empty(&self) -> bool {
         self.outgoing.is_empty()
             && self.incoming.is_empty()
+            && self.requested.is_empty()
             && self.discards.is_empty()
             && self.discarding.is_empty()
     }
@@ -137,6 +171,12 @@ impl Longs {
     pub(crate) fn next_tag(&mut self) -> u16 {
         self.count = self.count.wrapping_add(1);
         self.count
+    }
+
+    /// Returns the number of a new RDMA read.
+    pub(crate) fn next_read(&mut self) -> u32 {
+        self.reads_count = self.reads_count.wrapping_add(1);
+        self.reads_count
     }
 
     /// Returns true if a transfer uses these bytes.
@@ -157,10 +197,9 @@ impl Longs {
 }
 
 impl Entry {
-    /// Returns true if the descriptor's data may be sent as a long transfer.
+    /// Returns true if the descriptor's data may move as a long transfer.
     fn may_be_long(&self, level: Level) -> bool {
-        let is_read = matches!(self.op, Op::Read(_));
-        level != Level::Unreliable && !is_read && self.fault == 0 && self.total >= LONG_MIN
+        level != Level::Unreliable && self.fault == 0 && self.total >= LONG_MIN
     }
 }
 
@@ -173,7 +212,8 @@ impl Vi {
         }
         let (level, number) = (self.level, self.send.next);
         let is_long = |entry: &mut Entry| {
-            entry.may_be_long(level) && entry.descriptor.is_contiguous(entry.total)
+            let is_read = matches!(entry.op, Op::Read(_));
+            !is_read && entry.may_be_long(level) && entry.descriptor.is_contiguous(entry.total)
         };
         self.longs_in_flight >= LONGS_MAX || !self.send.get(number).is_some_and(is_long)
     }
@@ -198,8 +238,8 @@ impl Vi {
 }
 
 impl World {
-    /// Returns the memory of a descriptor on a send queue, if its data is sent as a long transfer.
-    /// An error is the status of a descriptor outside registered memory.
+    /// Returns the memory of a descriptor on a send queue, if its data moves as a long transfer. An
+    /// error is the status of a descriptor outside registered memory.
     #[inline]
     pub(crate) fn long_source(
         &self,
@@ -244,9 +284,54 @@ impl World {
     /// Discards the bytes of a transfer that nothing expects.
     #[cold]
     pub(crate) fn discard_long(&mut self, rank: u32, header: &Header) {
-        if matches!(header.kind, Kind::LongData | Kind::LongWrite) {
-            self.longs.discards.push((rank, header.tag));
+        let is_expected = match header.kind {
+            Kind::LongData | Kind::LongWrite => true,
+            Kind::Read => header.has(TAGGED),
+            _ => false,
+        };
+        if is_expected {
+            self.longs.discards.push((rank, tag_of(header)));
         }
+    }
+
+    /// Prepares for the data of a long read of this process. `header` is that of the request.
+    pub(crate) fn expect_read(&mut self, index: u32, number: u64, (at, header): (*mut u8, Header)) {
+        let Some(vi) = self.vis.get_mut(index) else {
+            return;
+        };
+        if let Some(entry) = vi.send.get(number) {
+            entry.is_busy = true;
+        }
+        let incoming = Incoming {
+            request: None,
+            rank: vi.peer_rank,
+            vi: index,
+            header: Header {
+                token: vi.token,
+                ..header
+            },
+            place: Place::Memory(at),
+            number: Some(number),
+        };
+        self.longs.incoming.push_back(incoming);
+    }
+
+    /// Forgets a read, the request of which was not sent.
+    pub(crate) fn forget_read(&mut self, index: u32, number: u64) {
+        self.longs
+            .incoming
+            .retain(|one| !(one.is_read() && one.vi == index && one.number == Some(number)));
+        self.release(index, false, number);
+    }
+
+    /// Queues the data that a long read of another process requests.
+    pub(crate) fn on_long_read(&mut self, rank: u32, index: u32, header: &Header, at: usize) {
+        self.longs.requested.push(Requested {
+            rank,
+            vi: index,
+            header: *header,
+            at,
+        });
     }
 
     /// Reserves the next receive for a long message. An error is the status for its sender.
@@ -297,6 +382,21 @@ impl World {
         })
     }
 
+    /// Returns true if the other side of a VI may read the bytes that it requests.
+    pub(crate) fn allows_read(&self, index: u32, header: &Header) -> bool {
+        let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
+        let place = (at, header.total as usize);
+        self.vis.get(index).is_some_and(|vi| {
+            vi.token == header.token
+                && vi.is_connected()
+                && vi.level != Level::Unreliable
+                && vi.attributes.EnableRdmaRead != VIP_FALSE
+                && self
+                    .regions
+                    .opens(header.handle, place, vi.ptag, Access::Read)
+        })
+    }
+
     /// Returns true if the connection of a transfer has not ended.
     fn is_current(&self, incoming: &Incoming) -> bool {
         let vi = self.vis.get(incoming.vi);
@@ -318,9 +418,13 @@ impl World {
     fn complete_long(&mut self, incoming: &Incoming, bytes: &[u8]) {
         let (index, header) = (incoming.vi, &incoming.header);
         if let Some(number) = incoming.number {
-            self.release(index, true, number);
+            self.release(index, !incoming.is_read(), number);
         }
         if !self.is_current(incoming) {
+            return;
+        }
+        if let (true, Some(number)) = (incoming.is_read(), incoming.number) {
+            self.end_read(index, number);
             return;
         }
         let refused = match incoming.number {
@@ -381,7 +485,7 @@ impl Machine {
         // SAFETY: registered memory of a posted descriptor, which the program leaves unchanged until
         // the descriptor completes. It does so after the transfer.
         let buffer = unsafe { Buffer::from_raw(at, len) };
-        let target = TagTarget::new(rank, tag_of(tag));
+        let target = TagTarget::new(rank, LONG_TAG | u64::from(tag));
         match self.node()?.isend_tagged(target, buffer) {
             Ok(request) => self.world().longs.outgoing.push(Outgoing {
                 request,
@@ -410,9 +514,10 @@ impl Machine {
         }
         self.advance_incoming()?;
         self.advance_outgoing()?;
+        self.send_requested()?;
         let discards = std::mem::take(&mut self.world().longs.discards);
         for (rank, tag) in discards {
-            let which = TagMatch::new(tag_of(tag)).source(rank);
+            let which = TagMatch::new(tag).source(rank);
             // Without memory: the request ends when the bytes were discarded.
             let request = self.node()?.post_recv_tagged(which, Vec::new())?;
             self.world().longs.discarding.push(request);
@@ -445,6 +550,41 @@ impl Machine {
             let one = world.longs.outgoing.remove(index);
             world.release(one.vi, false, one.number);
         }
+    }
+
+    /// Sends the data that reads of other processes request.
+    fn send_requested(&mut self) -> Result<(), Failure> {
+        let requested = std::mem::take(&mut self.world().longs.requested);
+        for one in requested {
+            let Requested {
+                rank,
+                vi,
+                header,
+                at,
+            } = one;
+            let len = header.total as usize;
+            // The connection may have ended meanwhile, and the memory may be gone.
+            if !self.world().allows_read(vi, &header) {
+                continue;
+            }
+            let from = ptr::with_exposed_provenance::<u8>(at);
+            // SAFETY: registered memory that is open for reading, the deregistration of which waits
+            // for the transfer.
+            let buffer = unsafe { Buffer::from_raw(from, len) };
+            let target = TagTarget::new(rank, tag_of(&header));
+            match self.node()?.isend_tagged(target, buffer) {
+                Ok(request) => self.world().longs.outgoing.push(Outgoing {
+                    request,
+                    vi,
+                    number: REQUESTED,
+                    at,
+                    len,
+                }),
+                Err(error) if is_about_peer(&error) => self.world().fail_peer(rank),
+                Err(_) => self.world().fail_connection(vi, 0, None),
+            }
+        }
+        Ok(())
     }
 
     fn advance_incoming(&mut self) -> Result<(), Failure> {
@@ -502,12 +642,12 @@ impl Machine {
         let found = {
             let world = self.world();
             let one = world.longs.incoming.get(index);
-            one.map(|one| (one.rank, one.header.tag, one.place, one.len()))
+            one.map(|one| (one.rank, tag_of(&one.header), one.place, one.len()))
         };
         let Some((rank, tag, place, len)) = found else {
             return Ok(());
         };
-        let which = TagMatch::new(tag_of(tag)).source(rank);
+        let which = TagMatch::new(tag).source(rank);
         let buffer = match place {
             // SAFETY: memory of a posted descriptor, which does not complete before the transfer
             // ends, or registered memory that is open for writing, the deregistration of which
@@ -553,7 +693,7 @@ impl World {
             // An earlier transfer writes to the same memory.
             (true, None) if before.any(|other| one.meets(other)) => State::Waits,
             (true, None) => State::Unposted,
-            (true, Some(_)) if before.any(|other| other.vi == one.vi) => State::Waits,
+            (true, Some(_)) if before.any(|other| one.follows(other)) => State::Waits,
             (true, Some(request)) => State::Posted(request),
         })
     }
@@ -566,7 +706,7 @@ impl World {
             self.discard_long(one.rank, &one.header);
         }
         if let Some(number) = one.number {
-            self.release(one.vi, true, number);
+            self.release(one.vi, !one.is_read(), number);
         }
         Some(one.rank)
     }

@@ -8,7 +8,7 @@ use crate::code::*;
 use crate::long::Long;
 use crate::queue::{Entry, Op};
 use crate::vi::{Level, Vi};
-use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST, LEN_MAX};
+use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST, LEN_MAX, TAGGED};
 use crate::world::{UNITS_MAX, World};
 
 /// Maximum bytes of a message in one unit; longer messages are split. It is one page, short enough
@@ -54,6 +54,8 @@ pub(crate) struct Unit {
     origin: Origin,
     /// Bytes that follow as a tagged message.
     long: Option<Long>,
+    /// Set for a read, the data of which comes as a tagged message.
+    is_long_read: bool,
 }
 
 impl Unit {
@@ -134,7 +136,8 @@ impl World {
         let entry = vi.send.get(number).ok_or(VIP_STATUS_FORMAT_ERROR)?;
         let (op, descriptor, total) = (entry.op, entry.descriptor, entry.total);
         let left = (total - begun) as usize;
-        let long = source.map(|at| Long {
+        let is_read = matches!(op, Op::Read(_));
+        let long = source.filter(|_| !is_read).map(|at| Long {
             at,
             len: left,
             tag: longs.next_tag(),
@@ -146,6 +149,10 @@ impl World {
         let is_last = len == left || len == 0;
         let mut header = header_of(entry, begun, is_last, long);
         (header.token, header.ack) = (token, ack);
+        let read_to = source.filter(|_| is_read);
+        if read_to.is_some() {
+            header.flags |= TAGGED;
+        }
         let is_complete = is_last && begun == 0;
         let header_len = header.kind.header_len();
         let is_lossy = level == Level::Unreliable
@@ -158,12 +165,16 @@ impl World {
         put_header(&header, out);
         descriptor.gather(memory, begun, &mut out[header_len..header_len + len])?;
         self.record_unit(index, number, len, is_last, !is_lossy);
+        if let Some(at) = read_to {
+            self.expect_read(index, number, (at.cast_mut(), header));
+        }
         let vi = self.vis.get_mut(index).ok_or(VIP_STATUS_FORMAT_ERROR)?;
         if long.is_some() {
             vi.begin_long(number);
         }
         Ok(Unit {
             long,
+            is_long_read: read_to.is_some(),
             rank: vi.peer_rank,
             len: header_len + len,
             token: vi.token,
@@ -255,6 +266,9 @@ impl World {
     /// operation it belongs to.
     #[cold]
     pub(crate) fn undo_unit(&mut self, index: u32, unit: &Unit) {
+        if let (true, Origin::Descriptor { number, .. }) = (unit.is_long_read, unit.origin) {
+            self.forget_read(index, number);
+        }
         let Some(vi) = self.vis.get_mut(index) else {
             return;
         };
@@ -337,6 +351,7 @@ impl World {
             token: own,
             origin: Origin::ReadReply(id),
             long: None,
+            is_long_read: false,
         })
     }
 }

@@ -71,7 +71,6 @@ pub(crate) struct Vi {
     pub(crate) units_acked: u32,
     /// Number of the first send that the other side may not have accepted.
     pub(crate) acked_next: u64,
-    pub(crate) reads_count: u32,
     pub(crate) reads_in_flight: u32,
     /// Number of long transfers that the other side has not accepted.
     pub(crate) longs_in_flight: u32,
@@ -109,7 +108,6 @@ impl Vi {
             units_sent: 0,
             units_acked: 0,
             acked_next: 0,
-            reads_count: 0,
             reads_in_flight: 0,
             longs_in_flight: 0,
             accepted: 0,

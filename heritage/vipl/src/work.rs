@@ -23,9 +23,10 @@ impl Vi {
         }
     }
 
-    /// Creates the queue entry of a send. `fault` is the error status of a malformed descriptor.
+    /// Creates the queue entry of a send. `fault` is the error status of a malformed descriptor. A read
+    /// gets the number that `next_read` returns.
     #[inline]
-    fn send_entry(&mut self, descriptor: Descriptor) -> Entry {
+    fn send_entry(&self, descriptor: Descriptor, next_read: impl FnOnce() -> u32) -> Entry {
         let mut entry = Entry::new(descriptor, Op::Send);
         let parsed = match descriptor.parse() {
             Ok(parsed) => parsed,
@@ -37,10 +38,7 @@ impl Vi {
         (entry.control, entry.total) = (parsed.control, parsed.total);
         entry.op = match parsed.control & VIP_CONTROL_OP_MASK {
             VIP_CONTROL_OP_RDMAWRITE => Op::Write,
-            VIP_CONTROL_OP_RDMAREAD => {
-                self.reads_count = self.reads_count.wrapping_add(1);
-                Op::Read(self.reads_count)
-            }
+            VIP_CONTROL_OP_RDMAREAD => Op::Read(next_read()),
             _ => Op::Send,
         };
         let is_too_long = u64::from(parsed.total) > self.attributes.MaxTransferSize;
@@ -98,10 +96,13 @@ impl World {
             return Err(self.misplaced(index, descriptor));
         }
         descriptor.begin();
-        let vi = self.vi_at(index)?;
+        let World { vis, longs, .. } = self;
+        let vi = vis
+            .get_mut(index)
+            .ok_or_else(|| invalid("the VI was destroyed"))?;
         let entry = match is_recv {
             true => Vi::recv_entry(descriptor),
-            false => vi.send_entry(descriptor),
+            false => vi.send_entry(descriptor, || longs.next_read()),
         };
         let number = vi.queue(is_recv).push(entry);
         let waits = match vi.state {
