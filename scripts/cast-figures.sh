@@ -10,8 +10,8 @@
 # this machine are reported and left out.
 #
 # Environment:
-# - SYSTEMS: names of the systems to run (default: all but portolan_copied and portolan_placed, whose
-#   rates the model predicts).
+# - SYSTEMS: names of the systems to run (default: all but portolan_copied and portolan_placed,
+#   which also print the rate that the model predicts).
 # - LOSS=N: each host loses N of 10,000 incoming frames.
 # - DISCARD=1: copies are read by cat and discarded, by systems that support it, if memory or disk
 #   is too small for them.

@@ -27,7 +27,7 @@ impl Partition {
         }
     }
 
-    /// Divides a job whose ranks have requested groups of `requests` nodes; 0 stands for all
+    /// Divides a job into groups. Each rank has requested a number of nodes; 0 stands for all
     /// remaining ranks. Any byte `seed` selects the PIDs.
     ///
     /// # Errors

@@ -931,7 +931,7 @@ void gm_close(struct gm_port *port);
 
 /**
  * Sets the options of GM+: the sum of GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED and
- * GM_PLUS_BEST_EFFORT, or 0. Not in the original, whose options were chosen when GM+ was built.
+ * GM_PLUS_BEST_EFFORT, or 0. Not in the original: its options were chosen when GM+ was built.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */

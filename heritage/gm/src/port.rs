@@ -239,7 +239,7 @@ impl Machine {
 }
 
 /// Sets the options of GM+: the sum of GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED and
-/// GM_PLUS_BEST_EFFORT, or 0. Not in the original, whose options were chosen when GM+ was built.
+/// GM_PLUS_BEST_EFFORT, or 0. Not in the original: its options were chosen when GM+ was built.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]

@@ -23,12 +23,12 @@ use portolan::{Buffer, Request, TagMatch, TagTarget};
 use std::collections::VecDeque;
 use std::ptr;
 
-/// Length of the shortest long transfer in bytes: four pieces, whose copies cost more than a tagged
-/// message.
+/// Length of the shortest long transfer in bytes: the copies of four pieces cost more than a
+/// tagged message.
 pub(crate) const LONG_MIN: u32 = 16 << 10;
 
 /// Maximum number of long transfers of a VI in flight. With two, the next one is announced before the
-/// first has ended; the others cover the delay of the acknowledgement.
+/// first has ended; two more cover the delay of the acknowledgement.
 const LONGS_MAX: u32 = 4;
 
 /// Tags of the bytes of long transfers, before their numbers are added.
@@ -82,7 +82,7 @@ struct Incoming {
     /// Header of the unit, with the token of the connection.
     header: Header,
     place: Place,
-    /// Number of the receive or the read whose memory is used; a write has none.
+    /// Number of the receive or the read that owns the memory; a write has none.
     number: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ pub(crate) struct Longs {
     incoming: VecDeque<Incoming>,
     /// Reads of other processes, the data of which was not sent.
     requested: Vec<Requested>,
-    /// Transfers whose bytes must be discarded: source and tag.
+    /// Transfers to be discarded: source and tag.
     discards: Vec<(u32, u64)>,
     /// Receives that discard bytes.
     discarding: Vec<Request>,

@@ -64,7 +64,7 @@ struct Query<'a> {
     node: Option<&'a CStr>,
     service: Option<&'a CStr>,
     flags: u64,
-    /// Set if `ofi_rxm` asks for connections, and the user has requested that layer.
+    /// Set if `ofi_rxm` requests connections, and the user has requested that layer.
     below_rxm: bool,
     hints: Option<&'a Info>,
 }

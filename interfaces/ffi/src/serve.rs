@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::thread::Builder;
 
-/// Interval between two looks at the program, in milliseconds. A wait of the program sleeps for a
-/// shorter time.
+/// Interval at which the calls of the program are compared, in milliseconds. A wait of the program
+/// sleeps for a shorter time.
 const TICK_MS: c_int = 2;
 
 /// Longest sleep on the node's events, in milliseconds.
@@ -23,7 +23,7 @@ const WATCH_MAX_MS: c_int = 1000;
 /// Passes without a message before the thread sleeps.
 const IDLE_PASSES_MAX: u32 = 32;
 
-/// A library whose passes the thread can run. All methods are called with the library's lock held.
+/// A library with passes that the thread can run. Its lock is held while a method is called.
 pub trait Served {
     /// Returns the state of the service.
     fn serving(&mut self) -> &mut Serving;
@@ -52,7 +52,7 @@ pub type With = fn(&mut dyn FnMut(&mut dyn Served)) -> Option<()>;
 pub struct Serving {
     wake: Option<OwnedFd>,
     event_fd: RawFd,
-    /// Number of calls of the program, and their number at the last look of the thread.
+    /// Number of calls of the program, now and at the last comparison.
     calls: u64,
     seen: u64,
     idle_passes: u32,
