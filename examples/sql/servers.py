@@ -40,12 +40,14 @@ def program(name):
 
 
 def missing():
-    """Returns the first program or extension that is not installed, or None."""
+    """Returns the first program, extension or user that is not installed, or None."""
     for name in ("postgres", "initdb", "pg_ctl", "psql", "pgbench"):
         if program(name) is None:
             return f"PostgreSQL's {name}"
     if not glob.glob("/usr/share/postgresql/*/extension/postgres_fdw.control"):
         return "PostgreSQL's extension postgres_fdw"
+    if os.geteuid() == 0 and "postgres" not in (user.pw_name for user in pwd.getpwall()):
+        return "the user postgres"
     return None
 
 

@@ -14,7 +14,7 @@ static FOUND: AtomicBool = AtomicBool::new(false);
 static SEARCHES: AtomicU32 = AtomicU32::new(0);
 
 /// Returns true if the process has an io_uring. A library may make the system call itself, so now
-/// and then this looks for such a descriptor.
+/// and then this searches for one.
 pub(crate) fn is_used() -> bool {
     let searches = SEARCHES.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if !FOUND.load(Ordering::Relaxed) && searches.is_power_of_two() && has_ring() {

@@ -14,7 +14,7 @@
 use crate::conn::{ConnRef, Ends};
 use crate::segment::{Half, RING};
 use crate::stats::Why;
-use crate::{errno, join, ready, real};
+use crate::{errno, join, lock, ready, real};
 use libc::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -45,6 +45,7 @@ pub(crate) fn outgoing(conn: &ConnRef, fd: i32) {
         return;
     };
     let half = ends.outgoing();
+    await_reader(half);
     if half.len() == 0 || !conn.is_sole_user() {
         return;
     }
@@ -57,7 +58,8 @@ pub(crate) fn outgoing(conn: &ConnRef, fd: i32) {
         if let Some(bytes) = &mut bytes {
             half.close();
             bytes.add_ring(half);
-            bytes.send(half, fd);
+            // The reader goes on reading the bytes for which the kernel has no room.
+            bytes.send(half, fd, false);
         }
     }
     errno::set(error);
@@ -71,7 +73,9 @@ fn incoming(ends: Ends, fd: i32) {
     let (Some(socket), Some(_locks)) = (writers_socket(half), Locks::of(half)) else {
         return;
     };
-    if half.len() == 0 || ready::has_ended(fd) {
+    let _returning = Returning::begin(half);
+    let is_shut = half.writer().shut.load(Ordering::SeqCst) != 0;
+    if half.len() == 0 || is_shut || ready::has_ended(fd) {
         return;
     }
     let Some(mut bytes) = Bytes::new() else {
@@ -85,7 +89,39 @@ fn incoming(ends: Ends, fd: i32) {
     } else {
         bytes.add_ring(half);
     }
-    bytes.send(half, socket.as_raw_fd());
+    bytes.send(half, socket.as_raw_fd(), true);
+}
+
+/// Notice that the reader returns bytes, which keeps the writer from shutting its direction.
+struct Returning<'a>(Half<'a>);
+
+impl<'a> Returning<'a> {
+    fn begin(half: Half<'a>) -> Returning<'a> {
+        // SYNC: give_back.shut
+        let returning = &half.reader().returning;
+        returning.store(lock::own_id(), Ordering::SeqCst);
+        Returning(half)
+    }
+}
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.0.reader().returning.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Waits until the reader has returned its bytes. Its thread may have been killed meanwhile.
+fn await_reader(half: Half<'_>) {
+    let mut yields = 0_u32;
+    loop {
+        // SYNC: give_back.shut
+        let id = half.reader().returning.load(Ordering::SeqCst);
+        yields = yields.wrapping_add(1);
+        if id == 0 || id == lock::own_id() || yields.is_multiple_of(1000) && !lock::exists(id) {
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Returns true if the kernel has, or is receiving, bytes behind those in the ring.
@@ -192,10 +228,9 @@ impl Bytes {
     }
 
     /// Sends all bytes by the writer's socket. Puts the rest back into the ring if the kernel has
-    /// no room for them.
-    fn send(&mut self, half: Half<'_>, socket: i32) {
+    /// no room for them, which `may_wait` enlarges before.
+    fn send(&mut self, half: Half<'_>, socket: i32, mut may_wait: bool) {
         let mut sent = 0;
-        let mut may_wait = true;
         while sent < self.len {
             // SAFETY: the place is inside the mapping.
             let place: *const c_void = unsafe { self.base.add(sent) }.cast();
@@ -203,7 +238,6 @@ impl Bytes {
             let moved = real::send(socket, place, self.len - sent, flags);
             if let Ok(moved) = usize::try_from(moved) {
                 sent += moved;
-                may_wait = true;
                 continue;
             }
             let is_full = errno::last() == libc::EAGAIN;

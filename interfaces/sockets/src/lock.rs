@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Returns the kernel's number of this thread.
-fn own_id() -> u32 {
+pub(crate) fn own_id() -> u32 {
     let known = OWN_ID.get();
     if known != 0 {
         return known;
@@ -33,6 +33,13 @@ fn own_id() -> u32 {
 /// Forgets the number of this thread, which changed in a forked child.
 pub(crate) fn forget_own_id() {
     OWN_ID.set(0);
+}
+
+/// Returns true if a thread of this number exists.
+pub(crate) fn exists(id: u32) -> bool {
+    let id = libc::pid_t::try_from(id).unwrap_or(libc::pid_t::MAX);
+    // SAFETY: signal 0 is never delivered.
+    (unsafe { libc::kill(id, 0) }) == 0 || crate::errno::last() != libc::ESRCH
 }
 
 /// Lock. All zeros is the unlocked state.
@@ -91,10 +98,7 @@ impl Lock {
         if holder == 0 || holder == own {
             return Ok(());
         }
-        let id = libc::pid_t::try_from(holder).unwrap_or(libc::pid_t::MAX);
-        // SAFETY: signal 0 is never delivered.
-        let exists = unsafe { libc::kill(id, 0) } == 0 || crate::errno::last() != libc::ESRCH;
-        if !exists {
+        if !exists(holder) {
             // If it fails, another waiter was faster.
             let _ = self
                 .holder

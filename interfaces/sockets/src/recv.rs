@@ -128,18 +128,32 @@ pub(crate) fn splice(
         return kernel();
     };
     let half = ends.incoming();
-    let Some(stay) = InKernel::enter(half) else {
-        return errno::fail(libc::EINTR);
-    };
-    let moved = match Source::of(half) {
-        Source::Ring => {
-            drop(stay);
-            return ring_to_pipe(&conn, half, out, len, flags);
+    let moved = loop {
+        if half.reader().lock.lock().is_err() {
+            return errno::fail(libc::EINTR);
         }
-        Source::Kernel => kernel(),
-        Source::KernelUntil(most) => {
-            let none = std::ptr::null_mut();
-            real::splice(fd, none, out, none, len.min(most), flags)
+        let source = Source::of(half);
+        let stay = InKernel::enter_locked(half);
+        half.reader().lock.unlock();
+        let moved = match source {
+            Source::Ring => {
+                drop(stay);
+                match ring_to_pipe(&conn, half, out, len, flags) {
+                    // The writer returned the bytes to the kernel.
+                    Some(0) => continue,
+                    Some(moved) => return moved,
+                    None => return -1,
+                }
+            }
+            Source::Kernel => kernel(),
+            Source::KernelUntil(most) => {
+                let none = std::ptr::null_mut();
+                real::splice(fd, none, out, none, len.min(most), flags)
+            }
+        };
+        // A writer that ended its direction may have put bytes back into the ring.
+        if moved != 0 || len == 0 || half.len() == 0 {
+            break moved;
         }
     };
     let received = usize::try_from(moved).unwrap_or(0);
@@ -150,17 +164,20 @@ pub(crate) fn splice(
     moved
 }
 
-/// Moves bytes of the ring into a pipe while it has room.
-fn ring_to_pipe(conn: &ConnRef, half: Half<'_>, out: i32, len: usize, flags: u32) -> isize {
+/// Moves bytes of the ring into a pipe while it has room. Returns 0 if the ring is empty, and
+/// `None` after an error.
+fn ring_to_pipe(conn: &ConnRef, half: Half<'_>, out: i32, len: usize, flags: u32) -> Option<isize> {
     /// Bytes that a pipe takes without blocking once it is writable.
     const PIECE: usize = libc::PIPE_BUF;
     let waits = flags & libc::SPLICE_F_NONBLOCK == 0 && ready::is_blocking(out);
     if !ready::wait_writable(out, waits) {
-        return -1;
+        return None;
     }
     if half.reader().lock.lock().is_err() {
-        return errno::fail(libc::EINTR);
+        errno::set(libc::EINTR);
+        return None;
     }
+    let was_empty = half.len() == 0;
     let mut moved = 0;
     while moved < len && half.len() > 0 && (moved == 0 || ready::wait_writable(out, false)) {
         let (start, piece) = half.first_piece(PIECE.min(len - moved));
@@ -172,7 +189,7 @@ fn ring_to_pipe(conn: &ConnRef, half: Half<'_>, out: i32, len: usize, flags: u32
     }
     half.reader().lock.unlock();
     add(&conn.counts.ring_in, moved);
-    if moved == 0 { -1 } else { moved.cast_signed() }
+    (was_empty || moved > 0).then_some(moved.cast_signed())
 }
 
 /// State of one call.
@@ -348,6 +365,8 @@ impl Reader<'_> {
         };
         let error = errno::last();
         let is_locked = half.reader().lock.lock().is_ok();
+        // A writer that ended its direction may have put bytes back into the ring.
+        let is_early = result == 0 && half.len() > 0;
         if let Ok(len) = usize::try_from(result) {
             self.count_kernel(half, len);
         }
@@ -361,6 +380,9 @@ impl Reader<'_> {
             half.reader().lock.unlock();
         }
         errno::set(error);
+        if is_early {
+            return None;
+        }
         if result == 0 && self.peer_lost_bytes() && self.conn.report_reset() {
             return Some(errno::fail(libc::ECONNRESET));
         }
@@ -397,10 +419,16 @@ impl<'a> InKernel<'a> {
     /// lock.
     pub(crate) fn enter(half: Half<'a>) -> Option<InKernel<'a>> {
         half.reader().lock.lock().ok()?;
+        let inside = InKernel::enter_locked(half);
+        half.reader().lock.unlock();
+        Some(inside)
+    }
+
+    /// Arms the direction, for a caller that holds the reader's lock.
+    fn enter_locked(half: Half<'a>) -> InKernel<'a> {
         half.reader().in_kernel.fetch_add(1, Ordering::SeqCst);
         half.arm();
-        half.reader().lock.unlock();
-        Some(InKernel(half))
+        InKernel(half)
     }
 }
 

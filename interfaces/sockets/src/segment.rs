@@ -32,7 +32,7 @@ const FRONT: usize = 4096;
 const LEN: usize = FRONT + 2 * RING;
 
 /// Version of the layout.
-const VERSION: u32 = 0x504f_5303;
+const VERSION: u32 = 0x504f_5304;
 
 /// The reader may sleep in the kernel.
 pub(crate) const ARMED: u64 = 1;
@@ -100,6 +100,9 @@ pub(crate) struct ReaderState {
     pub(crate) received: AtomicU64,
     /// Bytes ever taken from the ring.
     head: AtomicU64,
+    /// Thread that returns the ring's bytes to the kernel, or 0. The writer must not shut its
+    /// direction meanwhile.
+    pub(crate) returning: AtomicU32,
 }
 
 #[repr(C, align(4096))]

@@ -25,7 +25,7 @@ pub(crate) enum Why {
     Option = 6,
     /// The program sent out-of-band data.
     OutOfBand = 7,
-    /// The process uses io_uring, whose calls this library does not see.
+    /// The process uses io_uring, which bypasses this library.
     Bypass = 8,
 }
 

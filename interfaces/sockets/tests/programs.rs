@@ -405,7 +405,7 @@ fn distributed_postgresql_answers_as_a_single_server_does() {
     }
 }
 
-/// The bytes of a ring return to the kernel, also behind others, if the host permits it.
+/// Bytes of a ring return to the kernel, also in front of bytes that it already has.
 #[test]
 fn program_without_the_library_reads_the_unread_bytes_of_a_passed_connection() {
     if !are_installed(&["python3"]) {

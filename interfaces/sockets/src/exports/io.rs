@@ -403,9 +403,11 @@ extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         && let Some(conn) = conn::of(fd)
         && let Some(ends) = conn.joined()
     {
-        give_back::outgoing(&conn, fd);
+        // Before the return of bytes: a reader that returns them now keeps this thread waiting, a
+        // later one does not begin.
         let writer = ends.outgoing().writer();
-        writer.shut.store(1, std::sync::atomic::Ordering::Release);
+        writer.shut.store(1, std::sync::atomic::Ordering::SeqCst);
+        give_back::outgoing(&conn, fd);
     }
     real::shutdown(fd, how)
 }

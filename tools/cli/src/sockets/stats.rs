@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Rows that are printed; the others are only in the sum.
+/// Rows that are printed; the sum has all.
 const ROWS_MAX: usize = 40;
 
 /// Words of the library for the reason why a connection used the kernel, with explanations.
