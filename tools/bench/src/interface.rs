@@ -124,6 +124,12 @@ trait Member: Endpoint {
     /// Waits until the messages of [`Member::begin`] may change.
     fn complete(&mut self) -> Result<()>;
 
+    /// Lets the next [`Endpoint::receive`], which passes the same memory, start now, if a long send
+    /// waits for that.
+    fn prepare(&mut self, _message: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+
     /// Waits until all sent messages have been received, so that this end may exit.
     fn end(&mut self) -> Result<()>;
 }
@@ -190,6 +196,7 @@ impl<T: Member> BothWays<'_, T> {
         let mut received = Flags::NONE;
         let mut sent = 0;
         for index in 0..messages {
+            self.member.prepare(&mut self.incoming)?;
             while sent < messages.min(index + SENDS_AHEAD) {
                 self.member.begin(&self.outgoing)?;
                 sent += 1;

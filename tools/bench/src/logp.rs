@@ -85,8 +85,15 @@ impl LogP {
 
 /// One end of a row, as the loops use it.
 pub(crate) trait Endpoint {
-    /// Sends `message`. The caller may reuse the buffer afterwards.
+    /// Sends `message`. The caller may reuse the buffer when the peer has answered, and free it after
+    /// [`Endpoint::release`].
     fn send(&mut self, message: &[u8]) -> Result<()>;
+
+    /// Waits until the buffers of all sent messages may be freed.
+    fn release(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Waits for a message that fills `message`.
     fn receive(&mut self, message: &mut [u8]) -> Result<()>;
 
@@ -96,7 +103,7 @@ pub(crate) trait Endpoint {
         let mut message = vec![0; spec.size];
         let mut ack = [0; ACK.len()];
         let mut seq = 0;
-        drive(spec.pace, Pass::one_way(window(spec.size)), |last| {
+        let sample = drive(spec.pace, Pass::one_way(window(spec.size)), |last| {
             stamp(&mut message, seq, pass_flags(seq, last));
             for _ in 0..window(spec.size) {
                 self.send(&message)?;
@@ -105,7 +112,9 @@ pub(crate) trait Endpoint {
             self.receive(&mut ack)?;
             ensure!(ack == ACK, "the acknowledgement is {ack:?}");
             Ok(())
-        })
+        })?;
+        self.release()?;
+        Ok(sample)
     }
 
     /// Runs the receiver of [`Endpoint::send_windows`].
@@ -141,6 +150,7 @@ pub(crate) fn measure(endpoint: &mut impl Endpoint, spec: &Spec) -> Result<Sampl
     let os_us = loops.send_delayed(delay)?;
     let or_us = loops.send_ahead()?;
     let one_way_us = loops.one_way_time()?;
+    loops.endpoint.release()?;
     sample.extra.logp = Some(LogP {
         l_us: one_way_us - os_us - or_us,
         os_us,
@@ -164,7 +174,8 @@ pub(crate) fn answer(endpoint: &mut impl Endpoint, spec: &Spec) -> Result<()> {
     loops.receive_at_once()?;
     let delay = Duration::from_nanos(u64::from_le_bytes(delay_ns));
     loops.receive_delayed(delay)?;
-    loops.echo_with_hold_times()
+    loops.echo_with_hold_times()?;
+    loops.endpoint.release()
 }
 
 /// Runs the driver of loop (a) alone, with `messages` round trips per pass.
@@ -172,7 +183,10 @@ pub(crate) fn answer(endpoint: &mut impl Endpoint, spec: &Spec) -> Result<()> {
 /// # Errors
 /// See [`measure`].
 pub(crate) fn ping(endpoint: &mut impl Endpoint, spec: &Spec, messages: u64) -> Result<Sample> {
-    Loops::new(endpoint, spec).round_trips(messages)
+    let mut loops = Loops::new(endpoint, spec);
+    let sample = loops.round_trips(messages)?;
+    loops.endpoint.release()?;
+    Ok(sample)
 }
 
 /// Runs the answerer of loop (a) alone.
@@ -180,7 +194,9 @@ pub(crate) fn ping(endpoint: &mut impl Endpoint, spec: &Spec, messages: u64) -> 
 /// # Errors
 /// See [`answer`].
 pub(crate) fn pong(endpoint: &mut impl Endpoint, spec: &Spec) -> Result<()> {
-    Loops::new(endpoint, spec).answer_round_trips()
+    let mut loops = Loops::new(endpoint, spec);
+    loops.answer_round_trips()?;
+    loops.endpoint.release()
 }
 
 /// Returns `spec` with one loop's share of the time or count.

@@ -7,7 +7,7 @@ use crate::logp::Endpoint;
 use crate::spec::Role;
 use anyhow::{Result, ensure};
 use bip::init::{bip_init, bip_mynode, bip_numnodes};
-use bip::receive::bip_trecv;
+use bip::receive::{bip_rwait, bip_tirecv, bip_trecv};
 use bip::send::{bip_swait, bip_tisend, bip_tsend};
 use std::ffi::c_int;
 
@@ -22,6 +22,8 @@ pub(super) struct Bip {
     node: c_int,
     /// The non-blocking send; BIP has at most one.
     pending: Option<c_int>,
+    /// The receive that has been started.
+    prepared: Option<c_int>,
 }
 
 impl Bip {
@@ -33,6 +35,7 @@ impl Bip {
         Ok(Bip {
             node,
             pending: None,
+            prepared: None,
         })
     }
 }
@@ -54,9 +57,12 @@ impl Endpoint for Bip {
     #[inline]
     fn receive(&mut self, message: &mut [u8]) -> Result<()> {
         let count = words(message.len())?;
-        // SAFETY: `message` has `count` words and is borrowed exclusively; the library writes it as
-        // bytes.
-        let got = unsafe { bip_trecv(TAG, message.as_mut_ptr().cast(), count) };
+        let got = match self.prepared.take() {
+            Some(receive) => bip_rwait(receive),
+            // SAFETY: `message` has `count` words and is borrowed exclusively; the library writes it
+            // as bytes.
+            None => unsafe { bip_trecv(TAG, message.as_mut_ptr().cast(), count) },
+        };
         ensure!(got == count, "a message of {got} words instead of {count}");
         Ok(())
     }
@@ -84,6 +90,15 @@ impl Member for Bip {
         if let Some(send) = self.pending.take() {
             bip_swait(send);
         }
+        Ok(())
+    }
+
+    fn prepare(&mut self, message: &mut [u8]) -> Result<()> {
+        let count = words(message.len())?;
+        // SAFETY: `message` has `count` words, which are not used before `receive`. The library
+        // writes them as bytes.
+        let receive = unsafe { bip_tirecv(TAG, message.as_mut_ptr().cast(), count) };
+        self.prepared = Some(receive);
         Ok(())
     }
 

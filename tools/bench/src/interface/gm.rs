@@ -187,6 +187,10 @@ unsafe extern "C" fn on_sent(_: *mut gm_port, context: *mut c_void, status: gm_s
 }
 
 impl Endpoint for Gm {
+    fn release(&mut self) -> Result<()> {
+        self.complete()
+    }
+
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
         self.complete_sends(IN_FLIGHT_MAX - 1);
@@ -196,8 +200,8 @@ impl Endpoint for Gm {
             false => self.control.copy(message),
         };
         // SAFETY: the bytes do not change before the peer has answered and so has received them
-        // all. The loop keeps the buffer of its messages, and `control` holds copies of control
-        // messages. The library only reads them.
+        // all. The loop keeps the buffer of its messages until `release`, and `control` holds
+        // copies of control messages. The library only reads them.
         unsafe {
             gm_send_to_peer_with_callback(
                 self.port,

@@ -263,6 +263,10 @@ fn must(status: VIP_RETURN, what: &str) -> Result<()> {
 }
 
 impl Endpoint for Vipl {
+    fn release(&mut self) -> Result<()> {
+        self.complete()
+    }
+
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
         self.complete_sends(IN_FLIGHT_MAX - 1)?;
@@ -275,9 +279,9 @@ impl Endpoint for Vipl {
         let Place(descriptor) = &mut self.sends[self.next];
         fill(descriptor, at.cast_mut(), len, handle)?;
         // SAFETY: the bytes do not change before the peer has answered and so has received them
-        // all. The loop keeps the buffer of its messages, and `control` holds copies of control
-        // messages. The library only reads them. Descriptors complete in order, so this one is
-        // free.
+        // all. The loop keeps the buffer of its messages until `release`, and `control` holds
+        // copies of control messages. The library only reads them. Descriptors complete in order,
+        // so this one is free.
         let posted = unsafe { VipPostSend(self.vi, descriptor, of_descriptors) };
         must(posted, "VipPostSend")?;
         self.next = (self.next + 1) % IN_FLIGHT_MAX;

@@ -7,16 +7,16 @@ use serde_json::Value;
 
 #[test]
 fn each_interface_has_its_rows() {
-    for size in ["64", "8192"] {
-        let args = "bench pingpong logp --loopback --path shm,udp --interface bip,gm,gm+,vipl --repeat 1 --json -";
+    for size in ["64", "8192", "100000"] {
+        let args = "bench pingpong logp stream bidir --loopback --path shm,udp --interface bip,gm,gm+,gamma,vipl --repeat 1 --json -";
         let mut args: Vec<&str> = args.split_whitespace().collect();
         args.extend(["--iterations", "400", "--size", size]);
         let ended = run(&args);
         assert_eq!(ended.status, 0, "{args:?}: {}", ended.err);
         let report: Value = serde_json::from_str(&ended.out).unwrap();
-        for system in ["portolan", "bip", "gm", "gm+", "vipl"] {
+        for system in ["portolan", "bip", "gm", "gm+", "gamma", "vipl"] {
             for path in ["shm", "udp"] {
-                for metric in ["half_rtt", "logp"] {
+                for metric in ["half_rtt", "logp", "stream", "bidir"] {
                     let rows = report["results"].as_array().unwrap().iter();
                     let mut rows = rows.filter(|row| {
                         row["system"] == system && row["path"] == path && row["metric"] == metric
@@ -46,7 +46,7 @@ fn sizes_that_an_interface_cannot_send_have_no_row() {
 fn interfaces_without_their_metrics_are_refused() {
     let why = refused(&["bench", "rate", "--path", "shm", "--interface", "gm"]);
     assert!(
-        why.contains("--interface") && why.contains("pingpong or logp"),
+        why.contains("--interface") && why.contains("stream or bidir"),
         "{why}"
     );
 }
