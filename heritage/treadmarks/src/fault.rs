@@ -77,7 +77,7 @@ impl Machine {
         let Some(page) = self.page_of(address) else {
             return Err(failure("the address is not shared"));
         };
-        self.node.disarm();
+        self.take_over()?;
         self.perform(|dsm| dsm.fault(page, write))?;
         self.leave()
     }

@@ -27,6 +27,7 @@
 mod arena;
 mod error;
 mod fault;
+mod gate;
 mod image;
 mod machine;
 mod mapping;

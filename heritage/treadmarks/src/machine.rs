@@ -7,6 +7,7 @@
 
 use crate::arena::Arena;
 use crate::error::{Failure, failure, of_dsm};
+use crate::gate::{self, Gate};
 use crate::image;
 use crate::mapping::{self, Mapping};
 use crate::private::Private;
@@ -60,6 +61,8 @@ pub(crate) struct Machine {
     pub(crate) arena: Arena,
     pub(crate) settings: Settings,
     event_fd: RawFd,
+    /// Open while the program computes.
+    gate: Gate,
     /// Receive from each other process at a port without messages.
     canaries: Vec<Request>,
     /// Processes that have not answered this process's `Tmk_distribute`.
@@ -160,6 +163,7 @@ impl Machine {
             node,
             settings,
             event_fd,
+            gate: Gate::new(event_fd)?,
             canaries,
             unstored: 0,
             is_ending: false,
@@ -168,8 +172,8 @@ impl Machine {
 
     /// Starts the helper thread.
     pub(crate) fn start_helper(&self) -> Result<(), Failure> {
-        let event_fd = self.event_fd;
-        let started = spawn_quiet("treadmarks", move || help(event_fd));
+        let set = self.gate.set();
+        let started = spawn_quiet("treadmarks", move || help(set));
         match started {
             Ok(_) => Ok(()),
             Err(error) => Err(failure(format!("cannot start the helper thread: {error}"))),
@@ -312,6 +316,13 @@ impl Machine {
         Ok(())
     }
 
+    /// Takes the node from the helper.
+    pub(crate) fn take_over(&mut self) -> Result<(), Failure> {
+        self.gate.close()?;
+        self.node.disarm();
+        Ok(())
+    }
+
     /// Gives the node back to the helper, which sleeps until there is work.
     pub(crate) fn leave(&mut self) -> Result<(), Failure> {
         while !self.arm()? {
@@ -320,7 +331,7 @@ impl Machine {
             self.handle_inbox()?;
             self.check_events()?;
         }
-        Ok(())
+        self.gate.open()
     }
 
     /// Makes the event descriptor signal. Returns `false` if there is work already: any call of the
@@ -357,9 +368,9 @@ fn poll(fd: RawFd, timeout_ms: c_int) -> bool {
 }
 
 /// The helper thread: serves other processes while the program computes, until the process leaves.
-fn help(event_fd: RawFd) {
+fn help(set: RawFd) {
     loop {
-        poll(event_fd, -1);
+        gate::pass(set);
         let Some(mut held) = Held::take() else {
             return;
         };
@@ -410,7 +421,7 @@ pub(crate) fn run<T>(name: &str, body: impl FnOnce(&mut Machine) -> Result<T, Fa
         std::process::exit(1)
     };
     let result = fenced(|| {
-        machine.node.disarm();
+        machine.take_over()?;
         let value = body(machine)?;
         machine.leave()?;
         Ok(value)

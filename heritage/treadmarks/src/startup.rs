@@ -103,7 +103,7 @@ extern "C" fn leave() {
         return;
     };
     let left = fenced(|| {
-        machine.node.disarm();
+        machine.take_over()?;
         if let Some(lock) = machine.dsm.held_lock() {
             return Err(failure(format!(
                 "this process holds lock {lock}; release it first"
