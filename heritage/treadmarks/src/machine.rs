@@ -18,7 +18,7 @@ use crate::startup::TMK_NPROCS;
 use parking_lot::{Mutex, MutexGuard};
 use portolan::binding::Plumbing as _;
 use portolan::{Error, Message, Node, PeerEventKind, PortConfig, Request, Target};
-use portolan_ffi::{fenced, this_thread};
+use portolan_ffi::{fenced, run_promptly, this_thread};
 use portolan_sys::process::spawn_quiet;
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -369,6 +369,7 @@ fn poll(fd: RawFd, timeout_ms: c_int) -> bool {
 
 /// The helper thread: serves other processes while the program computes, until the process leaves.
 fn help(set: RawFd) {
+    run_promptly();
     loop {
         gate::pass(set);
         let Some(mut held) = Held::take() else {

@@ -24,6 +24,7 @@ mod failure;
 mod guarded;
 mod lock;
 mod process;
+mod prompt;
 mod serve;
 mod yielding;
 
@@ -33,5 +34,6 @@ pub use failure::{Codes, Failure, fenced, guard, last_error};
 pub use guarded::{Guard, Guarded};
 pub use lock::{Held, Locked};
 pub use process::{leave, name_of, this_thread, watch_forks};
+pub use prompt::run_promptly;
 pub use serve::{Served, Serving, With};
 pub use yielding::yield_core;

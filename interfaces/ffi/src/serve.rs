@@ -190,6 +190,7 @@ fn step(served: &mut dyn Served) -> Step {
 }
 
 fn run(wake: RawFd, with: With) {
+    crate::run_promptly();
     loop {
         let mut next = Step::Stop;
         if with(&mut |served| next = step(served)).is_none() {
