@@ -346,7 +346,8 @@ impl Lanes {
         let rx = &mut self.rx[lane.index()];
         let index = match rx.fresh(rts.message.seq) {
             Err(DropReason::Duplicate) => {
-                // P15.15: its stream has ended, and the sender knows no number of this side.
+                // P15.15: the stream has ended, and the sender has not received this side's transfer
+                // number.
                 if let Some(grant) = env.sh.transfers.repeated_grant(env.peer, rts.transfer) {
                     env.control.push(Control::Grant(grant));
                 }

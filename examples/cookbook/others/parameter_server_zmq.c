@@ -41,6 +41,7 @@ static void serve(void *socket, uint32_t workers, uint64_t steps) {
         } else {
             MUST(zmq_recv(socket, NULL, 0, 0)); /* the delimiter of a request */
             MUST(zmq_recv(socket, &call.gradient, sizeof call.gradient, 0));
+            if (call.worker >= WORKERS_MAX) continue;
             if (at[call.worker]) parameter += call.gradient, done++;
             at[call.worker] = 0;
             idle[idle_count++] = call.worker;

@@ -199,8 +199,8 @@ impl EndpointAddress {
         endpoint_key(&self.token())
     }
 
-    /// Derives the secret of this endpoint and `other`, which seals their frames (`P10.7`). Only holders
-    /// of both addresses have it.
+    /// Derives the secret of this endpoint and `other`, which seals their frames (`P10.7`). Only
+    /// holders of both addresses have it.
     pub(crate) fn pair_secret(&self, other: &EndpointAddress) -> [u8; 32] {
         let mut tokens = [self.token(), other.token()];
         tokens.sort_unstable();

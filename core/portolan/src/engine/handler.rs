@@ -62,7 +62,7 @@ impl Engine {
         self.defers &= !in_place;
         let index = usize::from(port);
         let Handlers::OfPorts(handlers) = &mut self.handlers else {
-            return;
+            unreachable!("an endpoint with a hook opens no port for a handler");
         };
         if handlers.len() <= index {
             handlers.resize_with(index + 1, || None);

@@ -122,8 +122,8 @@ impl Core {
 
 impl Core {
     /// Makes this a process outside any job, known by `endpoint_id`; hellos to it are keyed with
-    /// `key`. `hides_ids` is set to encrypt endpoint ids in hellos, if all peers do it. Must be called
-    /// before any peer is introduced.
+    /// `key`. Set `hides_ids` to encrypt endpoint ids in hellos; all peers must use the same value.
+    /// Must be called before any peer is introduced.
     pub fn open(&mut self, endpoint_id: EndpointId, key: [u8; 32], hides_ids: bool) {
         let directory = Directory::new(endpoint_id, key, hides_ids);
         self.sh.directory = Some(Box::new(directory));

@@ -106,7 +106,8 @@ impl Directory {
 fn mask(endpoint_id: &mut EndpointId, key: &[u8; 32], hello: &Hello) {
     let mut hasher = blake3::Hasher::new_derive_key("portolan 2026 hidden endpoint id");
     hasher.update(key);
-    // No process repeats these numbers, and none has those of another one.
+    // The epoch never repeats within a process, and the token is random, so no two sessions use the
+    // same key stream.
     hasher.update(&hello.epoch.to_le_bytes());
     hasher.update(&hello.token.to_le_bytes());
     let mut stream = [0; ENDPOINT_ID_LEN];
