@@ -8,7 +8,7 @@ use crate::settings;
 use portolan_link::stream::Stream;
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{Link, LinkAddr, WakeSet};
-use portolan_proto::{Instant, StreamUse};
+use portolan_proto::{Instant, OpId, PeerId, StreamUse};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -36,6 +36,17 @@ pub(crate) struct Streams {
     poll_until: u32,
     idle_at: Instant,
     stall_at: Instant,
+    /// Parts of which the sockets have not accepted the end.
+    unsent: Vec<Unsent>,
+}
+
+/// End of a part that waits for room in its stream.
+#[derive(Clone, Copy, Debug)]
+struct Unsent {
+    peer: PeerId,
+    op: OpId,
+    /// Offset of the part's end in the memory of `op`.
+    end: u64,
 }
 
 impl Streams {
@@ -68,6 +79,7 @@ impl Streams {
                         poll_until: 0,
                         idle_at: Instant::default(),
                         stall_at: Instant::default(),
+                        unsent: Vec::new(),
                     })));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
@@ -90,6 +102,37 @@ impl Streams {
     #[inline]
     pub(crate) fn link_mut(&mut self) -> &mut Stream {
         &mut self.link
+    }
+
+    /// Records that the part that ends at `end` in the memory of `op` was sent to `peer`.
+    pub(crate) fn on_sent(&mut self, peer: PeerId, op: OpId, end: u64) {
+        if self.link.owed_len(peer.0) > 0 {
+            self.unsent.push(Unsent { peer, op, end });
+        }
+    }
+
+    /// Sends more of the parts of which the sockets have not accepted the end. A stream whose
+    /// operation has ended without it fails, because it can carry nothing else.
+    /// `bytes_of` returns bytes from an offset on, by length, of the memory of an operation.
+    pub(crate) fn resume<'a>(&mut self, bytes_of: impl Fn(OpId, usize, usize) -> Option<&'a [u8]>) {
+        let Streams { link, unsent, .. } = self;
+        unsent.retain(|part| {
+            let len = link.owed_len(part.peer.0);
+            if len == 0 {
+                return false;
+            }
+            let begin = usize::try_from(part.end)
+                .ok()
+                .and_then(|end| end.checked_sub(len));
+            let bytes = begin.and_then(|begin| bytes_of(part.op, begin, len));
+            link.resume(part.peer.0, bytes);
+            link.owed_len(part.peer.0) > 0
+        });
+    }
+
+    /// Returns `true` if parts wait for room in their stream.
+    pub(crate) fn has_unsent_parts(&self) -> bool {
+        !self.unsent.is_empty()
     }
 
     /// Returns whether parts without a checksum are rejected. `P15.5`

@@ -6,10 +6,10 @@
 //! u16, two bytes 0, payload u32, little-endian), the head, and zeros.
 //!
 //! Invariant: between two calls the link holds no memory of a caller, except pages passed by the
-//! rules of [`ZeroCopyWriter`]. The part of a frame that could not be passed by reference and did
-//! not leave is copied.
+//! rules of [`ZeroCopyWriter`]. The part of a frame that did not leave is copied, or provided again
+//! by the caller.
 
-use super::lending::{Lending, Way};
+use super::lending::{self, Lending};
 use super::{FRONT_LEN, GATHER_MAX, HEAD_LEN_MAX, LENGTHS_LEN, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
 use portolan_sys::net::{self, DirectReader, ZeroCopyWriter};
@@ -86,6 +86,17 @@ pub trait PartReceiver {
     fn landed(&mut self, part: &mut Part, bytes: Landing<'_>) -> bool;
 }
 
+/// Way of a frame's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The part that the socket does not accept is copied.
+    Copied,
+    /// The caller keeps that part, and provides it when the socket has room.
+    Lent,
+    /// Like `Lent`, or by passing pages by reference where that is cheaper.
+    Cheaper,
+}
+
 /// A verified connection with one peer.
 pub(super) struct Connection {
     peer: PeerId,
@@ -95,6 +106,8 @@ pub(super) struct Connection {
     /// Choice of the way of each payload, and the time from which its times count.
     lending: Lending,
     opened_at: Instant,
+    /// Bytes at the end of the last frame that its sender still has to provide.
+    owed_len: usize,
     is_write_watched: bool,
     /// Reader that also reads ahead the front of the next frame, or a whole short frame.
     reader: DirectReader<{ FRONT_LEN + AHEAD_PAYLOAD_LEN_MAX + FRONT_LEN }>,
@@ -115,6 +128,7 @@ impl Connection {
             writer: ZeroCopyWriter::new(PAYLOAD_LEN_MAX),
             lending: Lending::default(),
             opened_at: Instant::now(),
+            owed_len: 0,
             is_write_watched: false,
             reader: DirectReader::default(),
             part: None,
@@ -155,7 +169,11 @@ impl Connection {
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.writer.has_unsent()
+        self.owed_len > 0 || self.writer.has_unsent()
+    }
+
+    pub(super) fn owed_len(&self) -> usize {
+        self.owed_len
     }
 
     /// Returns the new setting if watching for writability must start or stop, otherwise `None`.
@@ -165,7 +183,7 @@ impl Connection {
     }
 
     /// Sends `frame`. Returns `false` while the previous frame has not left.
-    pub(super) fn send(&mut self, frame: &TxFrame<'_>, zero_copy: bool) -> io::Result<bool> {
+    pub(super) fn send(&mut self, frame: &TxFrame<'_>, way: Way) -> io::Result<bool> {
         if self.has_unsent() && !self.push()? {
             return Ok(false);
         }
@@ -181,13 +199,19 @@ impl Connection {
         let len = u32::try_from(payload_len).unwrap_or(u32::MAX);
         front[4..8].copy_from_slice(&len.to_le_bytes());
         front[LENGTHS_LEN..][..head.len()].copy_from_slice(head);
-        let may_pass_pages = zero_copy
-            && more_head.is_empty()
-            && frame.payload.len() == 1
-            && ZeroCopyWriter::passes(payload.len());
-        if may_pass_pages {
-            self.send_cheaper(&front, payload)?;
-            return Ok(true);
+        if more_head.is_empty() && frame.payload.len() == 1 {
+            match way {
+                Way::Cheaper if ZeroCopyWriter::passes(payload.len()) => {
+                    self.send_cheaper(&front, payload)?;
+                    return Ok(true);
+                }
+                Way::Cheaper | Way::Lent => {
+                    let sent = self.writer.begin_frame(&self.socket, &front, payload)?;
+                    self.owed_len = payload.len() - sent;
+                    return Ok(true);
+                }
+                Way::Copied => {}
+            }
         }
         let mut slices = [IoSlice::new(&[]); 2 + GATHER_MAX];
         slices[..2].copy_from_slice(&[IoSlice::new(&front), IoSlice::new(more_head)]);
@@ -199,7 +223,7 @@ impl Connection {
     /// Sends a frame by a copy or by passing its pages by reference, whichever was cheaper.
     fn send_cheaper(&mut self, front: &[u8], payload: &[u8]) -> io::Result<()> {
         let begin = self.opened_at.elapsed();
-        let lends = self.lending.way(payload.len()) == Way::Pages;
+        let lends = self.lending.way(payload.len()) == lending::Way::Pages;
         if !lends || !self.writer.write_frame(&self.socket, front, payload)? {
             let mut slices = [IoSlice::new(front), IoSlice::new(payload)];
             self.writer.copy_frame(&self.socket, &mut slices)?;
@@ -209,9 +233,15 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends more of the last frame: `bytes` are those that are owed.
+    pub(super) fn resume(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.owed_len -= self.writer.continue_frame(&self.socket, bytes)?;
+        Ok(())
+    }
+
     /// Continues to send. Returns `true` once all data has left.
     pub(super) fn push(&mut self) -> io::Result<bool> {
-        self.writer.push(&self.socket)
+        Ok(self.writer.push(&self.socket)? && self.owed_len == 0)
     }
 
     /// Receives with up to `budget` calls of at most `call_len_max` bytes of payload each. Returns

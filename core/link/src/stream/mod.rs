@@ -27,7 +27,7 @@ pub use connection::{Landing, Part, PartReceiver, Place};
 pub use greeting::Tokens;
 
 use crate::{LinkCaps, LinkKind, Notice, PeerId, TxError, TxFrame, WakeSet};
-use connection::Connection;
+use connection::{Connection, Way};
 use greeting::{Greeter, Progress};
 use portolan_sys::descriptors;
 use portolan_sys::epoll::{Epoll, Ready};
@@ -222,7 +222,8 @@ impl Stream {
     }
 
     /// Sends one frame to `peer`: a head of up to [`HEAD_LEN_MAX`] bytes, and payload, by reference
-    /// if possible.
+    /// if possible. If the payload is in one piece, [`Stream::owed_len`] bytes at its end must be
+    /// provided by [`Stream::resume`].
     ///
     /// # Panics
     /// Panics if the payload has more pieces than [`LinkCaps::gather_max`].
@@ -231,7 +232,11 @@ impl Stream {
     /// [`TxError::Full`] while the previous frame has not left. [`TxError::NotConnected`] if there
     /// is no connection, or it has just failed; it is then unknown which earlier frames arrived.
     pub fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        self.transmit_frame(peer, frame, self.zero_copy)
+        let way = match self.zero_copy {
+            true => Way::Cheaper,
+            false => Way::Lent,
+        };
+        self.transmit_frame(peer, frame, way)
     }
 
     /// Sends one frame like [`Stream::transmit`], but copies it: its memory is free when the call
@@ -243,14 +248,14 @@ impl Stream {
     /// # Errors
     /// As [`Stream::transmit`].
     pub fn transmit_copied(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        self.transmit_frame(peer, frame, false)
+        self.transmit_frame(peer, frame, Way::Copied)
     }
 
     fn transmit_frame(
         &mut self,
         peer: PeerId,
         frame: &TxFrame<'_>,
-        zero_copy: bool,
+        way: Way,
     ) -> Result<(), TxError> {
         let payload_len = frame.payload_len();
         if frame.head.len() + payload_len > self.caps.frame_len_max {
@@ -263,7 +268,7 @@ impl Stream {
             return Err(TxError::NotConnected(peer));
         };
         let connection = &mut self.connections[index];
-        match connection.send(frame, zero_copy) {
+        match connection.send(frame, way) {
             Ok(true) => {
                 self.watch_writable(index);
                 Ok(())
@@ -276,6 +281,35 @@ impl Stream {
                 log::debug!("stream link: peer {peer}: {error}");
                 self.end(index, fault, "send failed");
                 Err(TxError::NotConnected(peer))
+            }
+        }
+    }
+
+    /// Returns the number of bytes at the end of the last frame to `peer` that the socket has not
+    /// accepted and that must be provided.
+    #[must_use]
+    pub fn owed_len(&self, peer: PeerId) -> usize {
+        let mut connections = self.connections.iter().filter(|one| one.peer() == peer);
+        connections.next().map_or(0, Connection::owed_len)
+    }
+
+    /// Sends more of the last frame to `peer`: `bytes` are the [`Stream::owed_len`] bytes at its end.
+    /// The connection fails without them, if `None`.
+    pub fn resume(&mut self, peer: PeerId, bytes: Option<&[u8]>) {
+        let Some(index) = self.connections.iter().position(|one| one.peer() == peer) else {
+            return;
+        };
+        let connection = &mut self.connections[index];
+        let bytes = bytes.filter(|bytes| bytes.len() == connection.owed_len());
+        let resumed = match bytes {
+            Some(bytes) => connection.resume(bytes),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        match resumed {
+            Ok(()) => self.watch_writable(index),
+            Err(error) => {
+                log::debug!("stream link: peer {peer}: {error}");
+                self.end(index, fault, "send failed");
             }
         }
     }

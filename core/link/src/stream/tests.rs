@@ -168,6 +168,22 @@ fn send(from: &mut End, to: &mut End, peer: PeerId, head: &[u8], payload: &[u8])
         from.poll();
         to.poll();
     }
+    while resume(from, peer, payload) {
+        assert!(start.elapsed() < TEST_TIMEOUT, "stayed full");
+        from.poll();
+        to.poll();
+    }
+}
+
+/// Provides the bytes that the last frame still owes. Returns `true` if it owes some.
+fn resume(from: &mut End, peer: PeerId, payload: &[u8]) -> bool {
+    match from.link.owed_len(peer) {
+        0 => return false,
+        len => from
+            .link
+            .resume(peer, Some(&payload[payload.len() - len..])),
+    }
+    from.link.owed_len(peer) > 0
 }
 
 /// Frames like the last one are read ahead whole; longer, shorter and empty ones follow.
@@ -283,11 +299,42 @@ fn full_connection_reports_it_and_loses_nothing() {
     }
     assert!(one.link.has_unsent());
     assert!(accepted > 0);
+    while resume(&mut one, 1, &bytes) {
+        two.poll();
+    }
     poll_until(&mut [&mut one, &mut two], |ends| {
         ends[1].inbox.parts.len() == accepted
     });
     assert!(two.inbox.parts.iter().all(|part| part.2 == bytes));
     assert!(!one.link.has_unsent());
+}
+
+#[test]
+fn part_whose_end_is_not_provided_ends_its_connection() {
+    let (mut one, mut two) = connected(false);
+    let bytes = pattern(PAYLOAD_LEN_MAX, 3);
+    let slices = [IoSlice::new(&bytes)];
+    let frame = TxFrame {
+        head: b"head",
+        payload: &slices,
+        segments: None,
+    };
+    let mut accepted = 0;
+    while one.link.transmit(1, &frame).is_ok() {
+        accepted += 1;
+    }
+    assert!((1..=bytes.len()).contains(&one.link.owed_len(1)));
+    // As many bytes as are owed are needed.
+    let len = one.link.owed_len(1);
+    one.link.resume(1, Some(&bytes[..len - 1]));
+    assert!(!one.link.is_open(1));
+    assert_eq!(one.link.owed_len(1), 0);
+    one.link.resume(1, None);
+    poll_until(&mut [&mut one, &mut two], |ends| {
+        ends.iter().all(|end| end.down == 1)
+    });
+    assert!(two.inbox.parts.len() < accepted);
+    assert!(two.inbox.parts.iter().all(|part| part.2 == bytes));
 }
 
 #[test]

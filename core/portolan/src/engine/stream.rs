@@ -11,12 +11,12 @@ use super::{Engine, Inner};
 use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};
 use crate::links::{HOT_TURNS, Links};
 use crate::ops::Ops;
-use crate::streams::POLL_ALL_TURNS;
+use crate::streams::{POLL_ALL_TURNS, Streams};
 use portolan_link::stream::{HEAD_LEN_MAX, Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
     DropReason, HeldId, LinkId, MessagePlace, OpId, PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace,
-    PeerId, PushPlace, StreamMessage, Transmit,
+    Payload, PeerId, PushPlace, StreamMessage, Transmit,
 };
 use portolan_sys::probe;
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Rts, Sum};
@@ -59,6 +59,9 @@ impl Engine {
         };
         if streams.link_mut().counts().0 == 0 {
             return 0;
+        }
+        if streams.has_unsent_parts() {
+            resume(streams, &self.inner.ops);
         }
         // A useless poll would take the lock of a socket on which acknowledgements of sent data
         // arrive.
@@ -177,7 +180,7 @@ impl Links {
         let headers = match *transmit {
             Transmit::Bulk { headers, .. } => headers,
             Transmit::Message { head, payload, .. } => {
-                return (peer, link, self.transmit_message(peer, head, payload));
+                return (peer, link, self.transmit_message(ops, peer, head, payload));
             }
             _ => return (peer, link, Ok(())),
         };
@@ -192,6 +195,9 @@ impl Links {
         let mut head = [0; HEAD_LEN_MAX];
         let head = &mut head[..headers.len()];
         head.copy_from_slice(headers);
+        if streams.has_unsent_parts() {
+            resume(streams, ops);
+        }
         if streams.link_mut().is_full(peer.0) {
             return (peer, link, Err(TxError::Full));
         }
@@ -206,12 +212,17 @@ impl Links {
             payload: filled(&payload),
             segments: None,
         };
-        (peer, link, streams.link_mut().transmit(peer.0, &frame))
+        let result = streams.link_mut().transmit(peer.0, &frame);
+        if let (Ok(()), [part]) = (&result, transmit.payload()) {
+            streams.on_sent(peer, part.op, part.off + part.len as u64);
+        }
+        (peer, link, result)
     }
 
     /// Sends an eager message on the stream to its peer.
     fn transmit_message(
         &mut self,
+        ops: &Ops,
         peer: PeerId,
         head: &[u8],
         payload: &[u8],
@@ -219,6 +230,9 @@ impl Links {
         let Some(streams) = self.streams() else {
             return Err(TxError::NotConnected(peer.0));
         };
+        if streams.has_unsent_parts() {
+            resume(streams, ops);
+        }
         if streams.link_mut().is_full(peer.0) {
             return Err(TxError::Full);
         }
@@ -238,6 +252,18 @@ impl Links {
         // The core keeps the payload only until the peer has acknowledged it, or the stream ends.
         streams.link_mut().transmit_copied(peer.0, &frame)
     }
+}
+
+/// Sends more of the parts of which the sockets have not accepted the end.
+fn resume(streams: &mut Streams, ops: &Ops) {
+    streams.resume(|op, off, len| {
+        let off = u64::try_from(off).ok()?;
+        match two_pieces_of(ops, &Payload { op, off, len })? {
+            [bytes, []] => Some(bytes),
+            // Such parts are copied.
+            _ => None,
+        }
+    });
 }
 
 /// Connects the streams with the core for one receive call.

@@ -232,11 +232,56 @@ impl ZeroCopyWriter {
     ///
     /// # Errors
     /// Fails if the connection has failed.
-    pub fn copy_frame(
+    pub fn copy_frame(&mut self, socket: &TcpStream, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        for slice in self.send_some(socket, slices)? {
+            self.unsent_end.extend(slice);
+        }
+        Ok(())
+    }
+
+    /// Accepts a frame like [`ZeroCopyWriter::copy_frame`], but keeps only its `front`. Returns how
+    /// many bytes of the payload the socket has accepted; the caller sends the others by
+    /// [`ZeroCopyWriter::continue_frame`].
+    ///
+    /// # Errors
+    /// Fails if the connection has failed.
+    pub fn begin_frame(
         &mut self,
         socket: &TcpStream,
-        mut slices: &mut [IoSlice<'_>],
-    ) -> io::Result<()> {
+        front: &[u8],
+        payload: &[u8],
+    ) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(front), IoSlice::new(payload)];
+        let unsent_len = match self.send_some(socket, &mut slices)? {
+            [front, payload] => {
+                self.unsent_end.extend(front);
+                payload.len()
+            }
+            [payload] => payload.len(),
+            _ => 0,
+        };
+        Ok(payload.len() - unsent_len)
+    }
+
+    /// Sends more of a frame that was begun. Returns how many bytes the socket has accepted.
+    ///
+    /// # Errors
+    /// Fails if the connection has failed.
+    pub fn continue_frame(&mut self, socket: &TcpStream, payload: &[u8]) -> io::Result<usize> {
+        if self.has_unsent() && !self.push(socket)? {
+            return Ok(0);
+        }
+        let mut slices = [IoSlice::new(payload)];
+        let unsent = self.send_some(socket, &mut slices)?;
+        Ok(payload.len() - unsent.first().map_or(0, |slice| slice.len()))
+    }
+
+    /// Sends as much of `slices` as the socket accepts. Returns the others.
+    fn send_some<'a, 'b>(
+        &mut self,
+        socket: &TcpStream,
+        mut slices: &'b mut [IoSlice<'a>],
+    ) -> io::Result<&'b mut [IoSlice<'a>]> {
         debug_assert!(!self.has_unsent(), "a frame is still unsent");
         // Skips empty slices, so that the loop ends when all bytes were sent.
         IoSlice::advance_slices(&mut slices, 0);
@@ -250,10 +295,7 @@ impl ZeroCopyWriter {
                 Err(error) => return Err(error),
             }
         }
-        for slice in slices {
-            self.unsent_end.extend(slice);
-        }
-        Ok(())
+        Ok(slices)
     }
 
     /// Continues to send accepted data. Returns `true` once all of it has left.

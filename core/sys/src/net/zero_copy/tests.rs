@@ -173,3 +173,55 @@ fn frame_and_next_front_are_read_with_one_call() {
     drop(near);
     assert_eq!(reader.read(&far, &mut rest, 0).unwrap(), 0);
 }
+
+#[test]
+fn end_of_a_frame_is_sent_when_the_socket_has_room() {
+    let (near, far) = blocking_pair();
+    near.set_nonblocking(true).unwrap();
+    let mut writer = ZeroCopyWriter::new(1 << 20);
+    let payload = bytes(40 << 20, 5);
+    let mut sent = writer.begin_frame(&near, b"front", &payload).unwrap();
+    assert!(sent > 0 && sent < payload.len(), "{sent}");
+    assert!(!writer.has_unsent(), "nothing is kept");
+    let mut got = vec![0xa5; 5 + payload.len()];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            DirectReader::<0>::default()
+                .read_exact(&far, &mut got)
+                .unwrap()
+        });
+        while sent < payload.len() {
+            wait_writable(near.as_fd(), Duration::from_secs(60)).unwrap();
+            sent += writer.continue_frame(&near, &payload[sent..]).unwrap();
+        }
+    });
+    assert!(got.starts_with(b"front") && got[5..] == payload);
+    assert_eq!(writer.accepted_len(), got.len() as u64);
+}
+
+#[test]
+fn front_without_room_is_kept() {
+    let (near, far) = blocking_pair();
+    near.set_nonblocking(true).unwrap();
+    let mut writer = ZeroCopyWriter::new(1 << 20);
+    let filler = bytes(40 << 20, 6);
+    let filled = writer.begin_frame(&near, b"", &filler).unwrap();
+    let sent = writer.begin_frame(&near, b"front", b"payload").unwrap();
+    assert_eq!(sent, 0);
+    assert!(writer.has_unsent());
+    assert_eq!(writer.continue_frame(&near, b"payload").unwrap(), 0);
+    let mut got = vec![0xa5; filled + 12];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            DirectReader::<0>::default()
+                .read_exact(&far, &mut got)
+                .unwrap()
+        });
+        let mut sent = 0;
+        while sent < 7 {
+            wait_writable(near.as_fd(), Duration::from_secs(60)).unwrap();
+            sent += writer.continue_frame(&near, &b"payload"[sent..]).unwrap();
+        }
+    });
+    assert!(got.ends_with(b"frontpayload"));
+}
