@@ -7,6 +7,7 @@
 //! until the transfer has ended.
 
 use super::part::PART_LEN_MAX;
+use super::send::SendQueue;
 use super::trial::Carrier;
 use super::{RxTransfer, Transfers, TxTransfer};
 use crate::base::context::Context;
@@ -21,6 +22,34 @@ use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Grant, Rts, Sum};
 /// Turns in which a pushed part waits for its buffer. A program that exchanges messages posts the
 /// receive within microseconds; the part takes longer to be sent again.
 const WAIT_TURNS: u32 = 64;
+
+/// Most transfers that are pushed before the first of them is answered.
+pub(crate) const PUSHES_MAX: usize = 64;
+
+/// How a transfer begins before it is granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EarlyStart {
+    carrier: Carrier,
+    is_alone: bool,
+}
+
+impl EarlyStart {
+    /// Begins a transfer that is alone.
+    pub(crate) fn alone(carrier: Carrier) -> EarlyStart {
+        EarlyStart {
+            carrier,
+            is_alone: true,
+        }
+    }
+
+    /// Pushes a transfer behind others.
+    pub(crate) fn pushed_behind() -> EarlyStart {
+        EarlyStart {
+            carrier: Carrier::Stream,
+            is_alone: false,
+        }
+    }
+}
 
 /// Pushed part that is being received.
 #[derive(Debug)]
@@ -53,21 +82,21 @@ fn push_len(len: u64, fragment_len: u16) -> u64 {
 }
 
 impl Transfers {
-    /// Makes `key`, which was just announced and is alone, use `carrier`. With a stream, `rts` leaves
+    /// Begins transfer `key`, which was just announced, as `start` says. With a stream, `rts` leaves
     /// with the first part. Returns true if the request must be sent on a path.
-    pub(crate) fn begin_alone(
+    pub(crate) fn begin_early(
         &mut self,
         now: Instant,
         (key, rts): (u32, &Rts),
-        carrier: Carrier,
-        ready: &mut super::send::SendQueue,
+        start: EarlyStart,
+        ready: &mut SendQueue,
     ) -> bool {
         let Some(transfer) = self.tx.get_mut(key) else {
             return true;
         };
-        (transfer.carrier, transfer.granted_at) = (Some(carrier), now);
-        transfer.is_alone = true;
-        if carrier != Carrier::Stream {
+        (transfer.carrier, transfer.granted_at) = (Some(start.carrier), now);
+        (transfer.is_alone, transfer.is_untimed) = (start.is_alone, !start.is_alone);
+        if start.carrier != Carrier::Stream {
             return true;
         }
         transfer.pushed = Some(*rts);
@@ -75,6 +104,35 @@ impl Transfers {
         transfer.queued = true;
         ready.push_ready(key);
         false
+    }
+
+    /// Returns true if a transfer of `len` bytes may be pushed to `peer` behind the others: it and they
+    /// are on the stream as a whole, and fewer than `most` of them are pushed without an answer. The
+    /// rest of another one would wait behind this one, while this one may wait for its buffer.
+    pub(crate) fn may_push_behind(&self, peer: PeerId, len: u64, most: usize) -> bool {
+        let is_whole = |tx: &TxTransfer| {
+            tx.peer == peer && tx.carrier == Some(Carrier::Stream) && tx.granted == tx.len
+        };
+        len <= PART_LEN_MAX
+            && self.tx.len() <= PUSHES_MAX
+            && self.tx.iter().all(is_whole)
+            && self.tx.iter().filter(|tx| tx.pushed.is_some()).count() < most
+    }
+
+    /// Takes back the requests to `peer` that were to be pushed and have not left. They must be sent
+    /// on a path, because the receiver takes no pushed parts now.
+    pub(crate) fn retract_pushes(&mut self, peer: PeerId) -> Vec<Rts> {
+        let is_unsent =
+            |tx: &TxTransfer| tx.peer == peer && tx.pushed.is_some() && tx.next_off == 0;
+        let keys = self.tx.keys_where(is_unsent);
+        let requests = keys.into_iter().filter_map(|key| {
+            let transfer = self.tx.get_mut(key)?;
+            let rts = transfer.unpush()?;
+            transfer.carrier = None;
+            transfer.is_untimed = false;
+            Some(rts)
+        });
+        requests.collect()
     }
 
     /// Returns true if the request of transfer `key` was pushed and has not been answered.

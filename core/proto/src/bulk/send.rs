@@ -138,6 +138,7 @@ impl Transfers {
             carrier: None,
             granted_at: Instant::default(),
             is_alone: false,
+            is_untimed: false,
             pushed: None,
             confirmed: 0,
         };
@@ -221,6 +222,7 @@ impl Transfers {
         if let Some(trial) = trial
             && let Some(transfer) = self.tx.get(key)
             && let Some(carrier) = transfer.carrier
+            && !transfer.is_untimed
         {
             let kind = (transfer.len, transfer.is_alone);
             trial.on_end(carrier, kind, (transfer.granted_at, now));

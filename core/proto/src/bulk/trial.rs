@@ -34,6 +34,10 @@ const SAMPLES: u32 = 5;
 /// path, is a few frames, and doubles with each round trip.
 const WARM_UP: u32 = 5;
 
+/// Most transfers per carrier in a trial. It continues as long as each transfer by the stream is
+/// faster than the one before: the window of a connection that was idle grows slowly.
+const WARM_UP_MAX: u32 = 40;
+
 /// Transfers by the better carrier before both are tried again. Even if the other costs ten times
 /// as much, a trial costs a few per cent.
 const TRIAL_EVERY: u32 = 1000;
@@ -68,6 +72,15 @@ impl Samples {
         let place = self.count % SAMPLES;
         self.costs[place as usize] = cost;
         self.count = self.count.saturating_add(1);
+    }
+
+    /// Returns true if each of the last samples was lower than the one before.
+    fn is_falling(&self) -> bool {
+        let mut costs = self.costs;
+        costs.rotate_left((self.count % SAMPLES) as usize);
+        costs
+            .windows(2)
+            .all(|pair| pair[1] < pair[0] - pair[0] / 32)
     }
 
     /// Returns the median of the last samples.
@@ -122,6 +135,17 @@ impl Trial {
         is_rejected
     }
 
+    /// Returns true if transfers of `len` bytes use a stream, by the trial of those that are alone;
+    /// before it has ended, by the trial of the others.
+    pub(crate) fn prefers_stream(&self, len: u64) -> bool {
+        let better = |is_alone| {
+            let classes = self.classes.as_ref()?;
+            classes[class_of((len, is_alone))].better
+        };
+        let better = better(true).or_else(|| better(false));
+        matches!(better, Some((true, _)))
+    }
+
     /// Records the completion of a transfer that used one carrier from its begin on: its first
     /// grant, or its announcement if it was alone.
     pub(crate) fn on_end(
@@ -146,6 +170,10 @@ impl Trial {
         samples.add(cost);
         match class.better {
             None => {
+                let by_stream = &class.costs[1];
+                if by_stream.is_falling() && by_stream.count < WARM_UP_MAX {
+                    return;
+                }
                 let [fragments, stream] = class.costs.map(|samples| samples.median());
                 if let (Some(fragments), Some(stream)) = (fragments, stream) {
                     let is_stream = stream < fragments;
@@ -231,6 +259,35 @@ mod tests {
         );
         let alone = trial.choose(StreamUse::Auto, (80_000, true));
         assert_eq!(alone, Carrier::Fragments, "the first of a trial of its own");
+    }
+
+    #[test]
+    fn stream_that_becomes_faster_is_not_judged_yet() {
+        let mut trial = Trial::default();
+        let mut cost = 1_000_000;
+        let mut streamed = 0;
+        for _ in 0..100 {
+            let is_stream = run(&mut trial, 1, 100_000, [100_000, cost]) > 0;
+            if is_stream {
+                streamed += 1;
+                cost = 50_000.max(cost * 4 / 5);
+            }
+        }
+        assert_eq!(
+            trial.choose(StreamUse::Auto, (100_000, false)),
+            Carrier::Stream
+        );
+        assert!(streamed > 50);
+        // Its trial has an end.
+        let mut trial = Trial::default();
+        let mut cost = 1_000_000_000;
+        for _ in 0..100 {
+            cost -= u64::from(run(&mut trial, 1, 100_000, [100_000, cost])) * cost / 20;
+        }
+        assert_eq!(
+            trial.choose(StreamUse::Auto, (100_000, false)),
+            Carrier::Fragments
+        );
     }
 
     #[test]

@@ -409,7 +409,7 @@ impl Core {
             Err(reason) => Err(reason),
             Ok(is_missed) => {
                 if let Some(is_missed) = is_missed {
-                    stream.on_push_answered(is_missed);
+                    peer.on_push_answered(&mut self.sh, is_missed);
                 }
                 Ok(())
             }
@@ -423,11 +423,11 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
         };
-        let Shared { transfers, ctx, .. } = &mut self.sh;
         peer.stream_mut().on_success();
-        if transfers.is_pushed(done.transfer) {
-            peer.stream_mut().on_push_answered(false);
+        if self.sh.transfers.is_pushed(done.transfer) {
+            peer.on_push_answered(&mut self.sh, false);
         }
+        let Shared { transfers, ctx, .. } = &mut self.sh;
         transfers.on_done(now, ctx, from, done, peer.stream_mut().trial())
     }
 

@@ -6,6 +6,7 @@ use super::Peer;
 use super::eager_stream::EagerStream;
 use crate::base::context::Context;
 use crate::base::time::Span;
+use crate::bulk::push::{EarlyStart, PUSHES_MAX};
 use crate::bulk::trial::{Carrier, Trial};
 use crate::path::Path;
 use crate::shared::Shared;
@@ -44,6 +45,9 @@ struct History {
     /// one is pushed again.
     missed_count: u32,
     unpushed_left: u32,
+    /// Transfers that may be pushed behind one another, less one. Doubles with each part that the
+    /// receiver takes.
+    pushed_behind_max: usize,
 }
 
 impl StreamState {
@@ -107,16 +111,31 @@ impl StreamState {
 
     /// Records whether the receiver took the pushed part of a transfer. After each miss, twice as
     /// many messages are not pushed.
-    pub(crate) fn on_push_answered(&mut self, is_missed: bool) {
+    fn on_push_answered(&mut self, is_missed: bool) {
         let Some(history) = &mut self.history else {
             return;
         };
-        history.missed_count = match is_missed {
-            true => (history.missed_count + 1).min(MISSES_MAX),
-            false => 0,
-        };
         if is_missed {
+            history.missed_count = (history.missed_count + 1).min(MISSES_MAX);
             history.unpushed_left = 1 << history.missed_count;
+            history.pushed_behind_max = 0;
+        } else {
+            history.missed_count = 0;
+            let most = 2 * history.pushed_behind_max + 1;
+            history.pushed_behind_max = most.min(PUSHES_MAX - 1);
+        }
+    }
+
+    /// Returns how many transfers may be pushed without an answer when another one is pushed behind
+    /// them, of `len` bytes.
+    fn pushes_max(&self, usage: StreamUse, len: u64) -> usize {
+        let Some(history) = &self.history else {
+            return 0;
+        };
+        let is_chosen = usage == StreamUse::On || history.trial.prefers_stream(len);
+        match is_chosen && self.is_open {
+            true => history.pushed_behind_max + 1,
+            false => 0,
         }
     }
 
@@ -176,21 +195,37 @@ impl StreamState {
 }
 
 impl Peer {
-    /// Chooses the carrier of a transfer of `len` bytes that is about to be announced, if it is
-    /// alone and may use the stream at once. `P15.13`
-    pub(super) fn carrier_alone(&mut self, sh: &Shared, len: u64) -> Option<Carrier> {
+    /// Chooses how a transfer of `len` bytes that is about to be announced begins, if it may use the
+    /// stream before it is granted. `P15.13`
+    pub(super) fn early_start(&mut self, sh: &Shared, len: u64) -> Option<EarlyStart> {
         let usage = sh.ctx.limits().stream;
         let is_lossy = |path: Option<&Path>| path.is_some_and(|path| !path.is_lossless());
         let is_allowed = usage != StreamUse::Off
-            && self.stream.takes_parts()
+            && self.stream.is_open()
             && !self.stream.eager.has_unsent()
-            && sh.transfers.is_sending_nothing()
             && !sh.ctx.is_latency_sensitive()
             && is_lossy(self.paths.small_path())
             && is_lossy(self.paths.bulk_path());
-        match is_allowed {
-            true => self.stream.choose_alone(usage, len),
-            false => None,
+        if !is_allowed {
+            return None;
+        }
+        if sh.transfers.is_sending_nothing() {
+            let carrier = self.stream.choose_alone(usage, len)?;
+            return Some(EarlyStart::alone(carrier));
+        }
+        let most = self.stream.pushes_max(usage, len);
+        let may_follow = most > 1 && sh.transfers.may_push_behind(self.id, len, most);
+        may_follow.then(EarlyStart::pushed_behind)
+    }
+
+    /// Handles the receiver's answer to a pushed part. After a miss, the parts that have not left
+    /// are announced instead.
+    pub(crate) fn on_push_answered(&mut self, sh: &mut Shared, is_missed: bool) {
+        self.stream.on_push_answered(is_missed);
+        if is_missed {
+            for rts in sh.transfers.retract_pushes(self.id) {
+                self.stage_request(sh, &rts);
+            }
         }
     }
 

@@ -239,7 +239,7 @@ impl Peer {
             base: 0,
             len,
         };
-        let carrier = self.carrier_alone(sh, len);
+        let start = self.early_start(sh, len);
         let announced = sh.transfers.announce(&announcement, &self.paths);
         let (key, fragment_len) = announced.expect("room was checked");
         sh.ctx.counters_mut().messages_sent += 1;
@@ -249,11 +249,11 @@ impl Peer {
             transfer: key,
             remote_addr,
         };
-        let begin = |carrier| {
+        let begin = |start| {
             let queue = &mut self.send_queue;
-            sh.transfers.begin_alone(now, (key, &rts), carrier, queue)
+            sh.transfers.begin_early(now, (key, &rts), start, queue)
         };
-        if carrier.is_none_or(begin) {
+        if start.is_none_or(begin) {
             self.stage_request(sh, &rts);
         }
         Ok(())

@@ -108,16 +108,71 @@ fn unexpected_message_is_granted_from_its_begin_and_then_pushed_rarely() {
     pair.assert_clean();
 }
 
-#[test]
-fn message_behind_another_is_announced() {
-    let mut pair = pair(4);
-    for _ in 0..3 {
+/// Sends messages of 200,000 bytes without waiting, and posts as many receives.
+fn send_many(pair: &mut Pair, count: usize) {
+    let before = pair.ends[1].got.len();
+    for salt in 0..count {
         pair.ends[1].post(PORT, 200_000, None);
-        send(&mut pair, &[5; 200_000]);
+        send(pair, &pattern(200_000, salt));
     }
     pair.run(Duration::from_millis(20));
-    assert_eq!(pair.ends[1].got.len(), 3);
-    assert_eq!(counts(&pair), (1, 0));
+    for salt in 0..count {
+        assert!(pair.ends[1].got[before + salt].bytes == pattern(200_000, salt));
+    }
+}
+
+#[test]
+fn messages_are_pushed_behind_others_once_the_receiver_takes_them() {
+    let mut pair = pair(4);
+    send_many(&mut pair, 3);
+    assert_eq!(counts(&pair), (1, 0), "nothing is known of the receiver");
+    send_many(&mut pair, 3);
+    assert_eq!(counts(&pair), (3, 0));
+    for _ in 0..6 {
+        send_many(&mut pair, 1);
+    }
+    let (before, _) = counts(&pair);
+    send_many(&mut pair, 20);
+    assert_eq!(counts(&pair), (before + 20, 0));
+    // The rest of a longer one would wait behind the next.
+    let (before, _) = counts(&pair);
+    for _ in 0..3 {
+        pair.ends[1].post(PORT, 300_000, None);
+        send(&mut pair, &pattern(300_000, 3));
+    }
+    pair.run(Duration::from_millis(20));
+    assert_eq!(counts(&pair), (before + 1, 0));
+    pair.assert_clean();
+}
+
+// P15.14
+#[test]
+fn pushes_that_have_not_left_are_announced_after_a_miss() {
+    let mut pair = pair(9);
+    for _ in 0..8 {
+        send_many(&mut pair, 1);
+    }
+    let (placed, _) = counts(&pair);
+    let bytes: Vec<_> = (0..20).map(|salt| pattern(200_000, salt)).collect();
+    send(&mut pair, &bytes[0]);
+    pair.run(Duration::from_micros(1));
+    // The stream has no room for the others.
+    pair.streams_refused = usize::MAX;
+    for bytes in &bytes[1..] {
+        send(&mut pair, bytes);
+    }
+    pair.run(Duration::from_millis(20));
+    pair.ends[1].post(PORT, 200_000, None);
+    pair.run(Duration::from_millis(20));
+    pair.streams_refused = 0;
+    for _ in 1..20 {
+        pair.ends[1].post(PORT, 200_000, None);
+    }
+    pair.run(Duration::from_millis(50));
+    let got = &pair.ends[1].got[8..];
+    assert!(got.iter().map(|got| &got.bytes).eq(&bytes));
+    let (placed_now, missed) = counts(&pair);
+    assert_eq!((placed_now, missed), (placed, 1));
     pair.assert_clean();
 }
 
