@@ -517,10 +517,7 @@ impl PartReceiver for PartIntake<'_> {
         let Some((head, sum)) = parse(part) else {
             return false;
         };
-        let contents = match head {
-            Head::Contents(contents) => contents,
-            Head::Push(rts) => Contents::Chunk(self.inner.core.push_chunk(PeerId(part.from), &rts)),
-        };
+        let contents = self.landing(part, head);
         let len = match landing {
             Landing::There(len) => len,
             Landing::Lost(bytes) => bytes.len(),

@@ -110,8 +110,8 @@ pub enum Schedule {
     ShortestFirst,
     /// Round robin: all get the same share, and equal transfers complete together.
     Fair,
-    /// One transfer is admitted and gets all but an eighth of the link until it ends; other transfers share
-    /// that. Runs of one transfer are long, so that the next bytes are predicted correctly.
+    /// One transfer at a time gets all but an eighth of the link, until it ends. The others share
+    /// the rest. Long runs of one transfer make its next bytes predictable.
     Exclusive,
 }
 

@@ -63,6 +63,12 @@ pub(super) struct Push {
     waited: u32,
 }
 
+impl Push {
+    fn is(&self, from: PeerId, sender_transfer: u32) -> bool {
+        (self.from, self.sender_transfer) == (from, sender_transfer)
+    }
+}
+
 /// Place of a pushed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushPlace {
@@ -135,11 +141,10 @@ impl Transfers {
         requests.collect()
     }
 
-    /// Returns true if the request of transfer `key` was pushed and has not been answered.
-    pub(crate) fn is_pushed(&self, key: u32) -> bool {
-        self.tx
-            .get(key)
-            .is_some_and(|transfer| transfer.pushed.is_some())
+    /// Returns true if the request of transfer `key` to `peer` was pushed and has not been answered.
+    pub(crate) fn is_pushed(&self, peer: PeerId, key: u32) -> bool {
+        let transfer = self.tx.get(key).filter(|transfer| transfer.peer == peer);
+        transfer.is_some_and(|transfer| transfer.pushed.is_some())
     }
 
     /// Takes back the requests to `peer` that were pushed and not answered, because the stream has
@@ -199,8 +204,7 @@ impl Transfers {
 
     /// Returns true if the part with this request is being received.
     pub(crate) fn has_push(&self, from: PeerId, rts: &Rts) -> bool {
-        let mut pushes = self.pushes.iter();
-        pushes.any(|push| push.from == from && push.sender_transfer == rts.transfer)
+        self.pushes.iter().any(|push| push.is(from, rts.transfer))
     }
 
     /// Ends the reception of the pushed part from `from`. Bytes that follow are discarded.
@@ -212,8 +216,7 @@ impl Transfers {
     /// its buffer too long is discarded.
     pub(crate) fn place_push(&mut self, ctx: &mut Context, from: PeerId, rts: &Rts) -> PushPlace {
         let mut pushes = self.pushes.iter_mut();
-        let found = pushes.find(|push| push.from == from && push.sender_transfer == rts.transfer);
-        let transfer = match found {
+        let transfer = match pushes.find(|push| push.is(from, rts.transfer)) {
             Some(push) if push.transfer == 0 => {
                 push.waited += 1;
                 if push.waited < WAIT_TURNS {
@@ -235,7 +238,7 @@ impl Transfers {
     /// Returns the transfer of a pushed part as a chunk; the transfer is 0 if there is none.
     pub(crate) fn push_chunk(&self, from: PeerId, rts: &Rts) -> Chunk {
         let mut pushes = self.pushes.iter();
-        let found = pushes.find(|push| push.from == from && push.sender_transfer == rts.transfer);
+        let found = pushes.find(|push| push.is(from, rts.transfer));
         Chunk {
             transfer: found.map_or(0, |push| push.transfer),
             offset: 0,
@@ -248,9 +251,9 @@ impl Transfers {
         if self.pushes.is_empty() {
             return false;
         }
-        let theirs = (request.peer, request.announced.sender_transfer);
+        let sender_transfer = request.announced.sender_transfer;
         let mut pushes = self.pushes.iter_mut();
-        let found = pushes.find(|push| (push.from, push.sender_transfer) == theirs);
+        let found = pushes.find(|push| push.is(request.peer, sender_transfer));
         let (Some(push), Some(transfer)) = (found, self.rx.get_mut(key)) else {
             return false;
         };

@@ -146,7 +146,7 @@ impl Trial {
         matches!(better, Some((true, _)))
     }
 
-    /// Records the completion of a transfer that used one carrier from its begin on: its first
+    /// Records the completion of a transfer that used one carrier from its start: the first
     /// grant, or its announcement if it was alone.
     pub(crate) fn on_end(
         &mut self,

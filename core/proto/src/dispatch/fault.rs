@@ -30,8 +30,8 @@ impl Core {
     /// Ends the transfers out of bytes `range` of the memory of `op`, which this process cannot
     /// read, and notifies their receivers. Sends complete with an [`OpError::Fault`].
     pub fn fail_reads(&mut self, op: OpId, range: &Range<u64>) {
-        // The receiver must have the request before the report that its transfer has ended. The
-        // transfer ends when it is granted.
+        // The request must reach the receiver before the report of the fault. These transfers
+        // therefore fail when they are granted.
         let pushed = self.sh.transfers.take_pushed_within(op, range);
         for (to, rts) in &pushed {
             if let Some(Some(peer)) = self.peers.get_mut(to.index()) {

@@ -424,7 +424,8 @@ impl Core {
             return Err(DropReason::StaleSession);
         };
         peer.stream_mut().on_success();
-        if self.sh.transfers.is_pushed(done.transfer) {
+        let is_complete = done.status == DoneStatus::Complete;
+        if is_complete && self.sh.transfers.is_pushed(from, done.transfer) {
             peer.on_push_answered(&mut self.sh, false);
         }
         let Shared { transfers, ctx, .. } = &mut self.sh;

@@ -18,7 +18,7 @@ const RETRY_MIN: Span = Span::from_millis(1000);
 const RETRY_MAX: Span = Span::from_millis(64_000);
 
 /// Consecutive misses that are counted. A miss costs the transmission of one part; with this limit,
-/// one message of 64 is pushed in vain.
+/// at most one of 64 messages is pushed without success.
 const MISSES_MAX: u32 = 6;
 
 /// See the module documentation.
@@ -41,8 +41,8 @@ struct History {
     request_at: Instant,
     retry: Span,
     trial: Trial,
-    /// Consecutive pushed parts that the receiver discarded, and the messages that are alone until
-    /// one is pushed again.
+    /// Consecutive pushed parts that the receiver discarded, and the number of lone messages to
+    /// announce before the next push.
     missed_count: u32,
     unpushed_left: u32,
     /// Transfers that may be pushed behind one another, less one. Doubles with each part that the

@@ -56,7 +56,7 @@ fn lone_message_needs_no_grant() {
         pair.run(Duration::from_millis(1));
         assert!(pair.ends[1].got[count].bytes == pattern(len, count));
         assert_eq!(pair.ends[0].sent[&op.0], Ok(()));
-        // The end of the transfer, and an acknowledgement of what the sender answered.
+        // The end of the transfer, and an acknowledgement of the sender's reply.
         assert!(pair.ends[1].core.counters().frames_sent <= before + 2);
     }
     assert_eq!(counts(&pair), (3, 0));
@@ -81,7 +81,7 @@ fn rest_of_a_long_message_follows_its_pushed_part() {
 
 // P15.14
 #[test]
-fn unexpected_message_is_granted_from_its_begin_and_then_pushed_rarely() {
+fn unexpected_message_is_granted_from_its_first_byte_and_then_pushed_rarely() {
     let mut pair = pair(3);
     for count in 0..40 {
         let bytes = pattern(300_000, count);
@@ -93,7 +93,7 @@ fn unexpected_message_is_granted_from_its_begin_and_then_pushed_rarely() {
     }
     let (placed, missed) = counts(&pair);
     assert_eq!(placed, 0);
-    // Pushed, then 2, 4, 8 and 16 messages not.
+    // After each miss, 2, 4, 8 and 16 messages are not pushed.
     assert_eq!(missed, 5);
     // Soon after the receiver posts in time again, all are pushed.
     for count in 40..120 {
