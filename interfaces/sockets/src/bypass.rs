@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 static FOUND: AtomicBool = AtomicBool::new(false);
 
-/// Searches for a join.
+/// Number of calls of [`is_used`].
 static SEARCHES: AtomicU32 = AtomicU32::new(0);
 
-/// Returns true if the process has an io_uring. A library may make the system call itself, so now
-/// and then this searches for one.
+/// Returns true if the process has an io_uring. A library may make the system call itself, so
+/// the descriptors are searched at the 1st, 2nd, 4th, 8th ... call.
 pub(crate) fn is_used() -> bool {
     let searches = SEARCHES.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if !FOUND.load(Ordering::Relaxed) && searches.is_power_of_two() && has_ring() {

@@ -372,7 +372,7 @@ impl Reader<'_> {
         }
         drop(stay);
         if is_locked {
-            // A long stream: while this end works, the other writes on.
+            // A long stream: the writer continues while this end processes the bytes.
             let is_stream = result > 0 && result.unsigned_abs() >= wanted.min(STREAM);
             if is_stream || settings::spin_ns() > 0 {
                 self.disarm(half);

@@ -348,8 +348,8 @@ impl<'a> Half<'a> {
         (unsafe { self.ring.add(at) }, len)
     }
 
-    /// Makes `len` bytes the only ones of the empty ring, behind all kernel bytes, for a caller that
-    /// holds both locks. `len` is at most [`RING`].
+    /// Fills the empty ring with `len` bytes that follow all kernel bytes. The caller holds both
+    /// locks. `len` is at most [`RING`].
     pub(crate) fn put_back(self, start: *const u8, len: usize) {
         let len = len.min(RING);
         let head = self.word().tail().wrapping_sub(len as u64);

@@ -69,8 +69,8 @@ pub(crate) fn by_kernel(fd: i32, mut kernel: impl FnMut() -> isize) -> isize {
 
 /// State of one call.
 ///
-/// A segment of the kernel carries the acknowledgement of the bytes received before. Bytes in the
-/// ring do not, so it is sent separately if the peer's kernel may hold back a segment for it.
+/// A kernel segment also acknowledges received bytes; bytes in the ring do not. If the peer's kernel
+/// delays short segments, the acknowledgement is sent separately.
 struct Writer<'a> {
     conn: &'a ConnRef,
     ends: Ends,

@@ -24,7 +24,7 @@ static PAUSE: Pause = Pause::new();
 /// Time without polling, after another thread needed the core.
 struct Pause {
     until_ns: AtomicU64,
-    /// Length of the last pause; 0 after polling that saved a sleep.
+    /// Length of the last pause in nanoseconds, halved each time that polling saved a sleep.
     len_ns: AtomicU64,
 }
 

@@ -403,8 +403,8 @@ extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         && let Some(conn) = conn::of(fd)
         && let Some(ends) = conn.joined()
     {
-        // Before the return of bytes: a reader that returns them now keeps this thread waiting, a
-        // later one does not begin.
+        // Stored before bytes are returned: this thread waits for a reader that is returning bytes,
+        // and later readers see the flag and do not start.
         let writer = ends.outgoing().writer();
         writer.shut.store(1, std::sync::atomic::Ordering::SeqCst);
         give_back::outgoing(&conn, fd);
