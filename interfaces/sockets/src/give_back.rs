@@ -194,7 +194,7 @@ impl Bytes {
     /// Receives up to `most` bytes that the kernel has or receives soon. Returns false if none
     /// came.
     fn drain(&mut self, half: Half<'_>, fd: i32, most: usize) -> bool {
-        let mut left = most.min(ROOM - RING - self.len);
+        let mut left = most.min((ROOM - RING).saturating_sub(self.len));
         let before = left;
         while left > 0 {
             // SAFETY: the place is inside the mapping, and has room for `left` bytes.
