@@ -18,6 +18,7 @@ use crate::{errno, join, lock, ready, real};
 use libc::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Bytes that a return can hold. Memory is only used for bytes that occur.
 const ROOM: usize = 1 << 30;
@@ -27,6 +28,9 @@ const ATTEMPTS: u32 = 20_000;
 
 /// Longest wait for progress, in milliseconds.
 const PATIENCE_MS: c_int = 1000;
+
+/// Pause between two looks at the other end's state.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// Returns the connection to the kernel permanently, with the unread bytes of its ring, because a
 /// program without the library may read it.
@@ -45,7 +49,6 @@ pub(crate) fn outgoing(conn: &ConnRef, fd: i32) {
         return;
     };
     let half = ends.outgoing();
-    await_reader(half);
     if half.len() == 0 || !conn.is_sole_user() {
         return;
     }
@@ -110,18 +113,29 @@ impl Drop for Returning<'_> {
     }
 }
 
-/// Waits until the reader has returned its bytes. Its thread may have been killed meanwhile.
-fn await_reader(half: Half<'_>) {
-    let mut yields = 0_u32;
-    loop {
+/// Waits until the reader has returned its bytes, before this end shuts the direction. The reader's
+/// thread may have been killed or stopped meanwhile. A close needs no wait: the reader's duplicate
+/// of the socket keeps the direction open.
+pub(crate) fn await_reader(half: Half<'_>) {
+    let error = errno::last();
+    becomes_true(|| {
         // SYNC: give_back.shut
         let id = half.reader().returning.load(Ordering::SeqCst);
-        yields = yields.wrapping_add(1);
-        if id == 0 || id == lock::own_id() || yields.is_multiple_of(1000) && !lock::exists(id) {
-            return;
+        id == 0 || id == lock::own_id() || !lock::exists(id)
+    });
+    errno::set(error);
+}
+
+/// Waits until `is_true` returns true. Returns false if it does not within the longest wait.
+fn becomes_true(is_true: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !is_true() {
+        if start.elapsed().as_millis() >= PATIENCE_MS.unsigned_abs().into() {
+            return false;
         }
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
+    true
 }
 
 /// Returns true if the kernel has, or is receiving, bytes behind those in the ring.

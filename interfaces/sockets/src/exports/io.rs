@@ -407,6 +407,7 @@ extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         // and later readers see the flag and do not start.
         let writer = ends.outgoing().writer();
         writer.shut.store(1, std::sync::atomic::Ordering::SeqCst);
+        give_back::await_reader(ends.outgoing());
         give_back::outgoing(&conn, fd);
     }
     real::shutdown(fd, how)
