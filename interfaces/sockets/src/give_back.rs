@@ -8,7 +8,8 @@
 //!
 //! Kernel bytes behind the ring's are received first, and sent again behind them. Both locks of the
 //! direction are held, so neither end sees a stream with a gap. If the return is not possible, the
-//! bytes stay in the ring.
+//! bytes stay in the ring: for example, the writer waits in the kernel for room. Bytes taken from the
+//! kernel would make this room, and then no longer fit.
 #![allow(unsafe_code)]
 
 use crate::conn::{ConnRef, Ends};
@@ -29,7 +30,10 @@ const ATTEMPTS: u32 = 20_000;
 /// Longest wait for progress, in milliseconds.
 const PATIENCE_MS: c_int = 1000;
 
-/// Pause between two looks at the other end's state.
+/// Waits without progress, after which bytes that fit nowhere are given up.
+const WAITS: u32 = 10;
+
+/// Pause between two checks of the other end's state.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Returns the connection to the kernel permanently, with the unread bytes of its ring, because a
@@ -76,6 +80,10 @@ fn incoming(ends: Ends, fd: i32) {
     let (Some(socket), Some(_locks)) = (writers_socket(half), Locks::of(half)) else {
         return;
     };
+    // No thread can enter the kernel's send call now, and a call for which there is room soon ends.
+    if !becomes_true(|| half.writer().in_kernel.load(Ordering::SeqCst) == 0) {
+        return;
+    }
     let _returning = Returning::begin(half);
     let is_shut = half.writer().shut.load(Ordering::SeqCst) != 0;
     if half.len() == 0 || is_shut || ready::has_ended(fd) {
@@ -84,14 +92,15 @@ fn incoming(ends: Ends, fd: i32) {
     let Some(mut bytes) = Bytes::new() else {
         return;
     };
-    if has_later_bytes(half) {
-        let before_ring = half.mark().wrapping_sub(received(half));
-        bytes.drain(half, fd, usize::try_from(before_ring).unwrap_or(0));
-        bytes.add_ring(half);
-        while has_later_bytes(half) && bytes.drain(half, fd, usize::MAX) {}
-    } else {
-        bytes.add_ring(half);
+    let (before_ring, behind) = kernel_bytes(half);
+    if behind > 0 {
+        if !can_place(socket.as_raw_fd(), before_ring + half.len() + behind) {
+            return;
+        }
+        bytes.drain(half, fd, before_ring);
     }
+    bytes.add_ring(half);
+    bytes.drain(half, fd, behind);
     bytes.send(half, socket.as_raw_fd(), true);
 }
 
@@ -138,17 +147,31 @@ fn becomes_true(is_true: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Returns true if the kernel has, or is receiving, bytes behind those in the ring.
-fn has_later_bytes(half: Half<'_>) -> bool {
-    let writer = half.writer();
-    // Read in this order: a writer counts its bytes before it leaves the kernel.
-    let is_sending = writer.in_kernel.load(Ordering::SeqCst) > 0;
-    let sent = writer.kernel_sent.load(Ordering::SeqCst);
-    is_sending || sent != half.mark().max(received(half))
+/// Returns the number of unread bytes that the kernel has before those in the ring, and behind them.
+/// No writer is in the kernel.
+fn kernel_bytes(half: Half<'_>) -> (usize, usize) {
+    let sent = half.writer().kernel_sent.load(Ordering::SeqCst);
+    let received = half.reader().received.load(Ordering::Acquire);
+    let unread = |from: u64, to: u64| {
+        let count = to.wrapping_sub(from).cast_signed();
+        usize::try_from(count).unwrap_or(0).min(ROOM)
+    };
+    let mark = half.mark();
+    (unread(received, mark), unread(mark.max(received), sent))
 }
 
-fn received(half: Half<'_>) -> u64 {
-    half.reader().received.load(Ordering::Acquire)
+/// Returns true if the socket's send buffer and the ring have room for `len` bytes. Enlarges the
+/// buffer for them, as far as the host permits.
+fn can_place(socket: i32, len: usize) -> bool {
+    let has_room = || {
+        let buffer = join::option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF);
+        let buffer = buffer.and_then(|buffer| usize::try_from(buffer).ok());
+        len <= RING + buffer.unwrap_or(0)
+    };
+    if !has_room() {
+        enlarge(socket, len - RING);
+    }
+    has_room()
 }
 
 /// Duplicates the writer's socket from its process.
@@ -205,19 +228,15 @@ impl Bytes {
         (!base.is_null()).then_some(Bytes { base, len: 0 })
     }
 
-    /// Receives up to `most` bytes that the kernel has or receives soon. Returns false if none
-    /// came.
-    fn drain(&mut self, half: Half<'_>, fd: i32, most: usize) -> bool {
+    /// Receives up to `most` bytes that the kernel has or receives soon.
+    fn drain(&mut self, half: Half<'_>, fd: i32, most: usize) {
         let mut left = most.min((ROOM - RING).saturating_sub(self.len));
-        let before = left;
         while left > 0 {
             // SAFETY: the place is inside the mapping, and has room for `left` bytes.
             let place = unsafe { self.base.add(self.len) };
             let got = real::recv(fd, place.cast(), left, libc::MSG_DONTWAIT);
             let Some(got) = usize::try_from(got).ok().filter(|got| *got > 0) else {
-                // A bounded drain waits for bytes in flight, an unbounded one only for the first.
-                let is_done = most == usize::MAX && left < before;
-                if is_done || errno::last() != libc::EAGAIN || !waits_for(fd, libc::POLLIN) {
+                if errno::last() != libc::EAGAIN || !waits_for(fd, libc::POLLIN) {
                     break;
                 }
                 continue;
@@ -227,7 +246,6 @@ impl Bytes {
             let sum = &half.reader().received;
             sum.fetch_add(got as u64, Ordering::AcqRel);
         }
-        left < before
     }
 
     /// Takes all bytes of the ring.
@@ -242,9 +260,10 @@ impl Bytes {
     }
 
     /// Sends all bytes by the writer's socket. Puts the rest back into the ring if the kernel has
-    /// no room for them, which `may_wait` enlarges before.
+    /// no room for them, which `may_wait` enlarges before. If neither has room, resets the
+    /// connection, because its stream would have a gap.
     fn send(&mut self, half: Half<'_>, socket: i32, mut may_wait: bool) {
-        let mut sent = 0;
+        let (mut sent, mut waits) = (0, 0);
         while sent < self.len {
             // SAFETY: the place is inside the mapping.
             let place: *const c_void = unsafe { self.base.add(sent) }.cast();
@@ -252,6 +271,7 @@ impl Bytes {
             let moved = real::send(socket, place, self.len - sent, flags);
             if let Ok(moved) = usize::try_from(moved) {
                 sent += moved;
+                waits = 0;
                 continue;
             }
             let is_full = errno::last() == libc::EAGAIN;
@@ -259,6 +279,11 @@ impl Bytes {
             if !is_full || !may_wait && left <= RING {
                 break;
             }
+            if waits == WAITS {
+                reset(socket);
+                break;
+            }
+            waits += 1;
             enlarge(socket, left);
             may_wait = waits_for(socket, libc::POLLOUT);
         }
@@ -293,6 +318,27 @@ fn enlarge(socket: i32, len: usize) {
     };
     // The kernel doubles the value, and counts its own structures, too.
     let value = now.saturating_add(c_int::try_from(len).unwrap_or(c_int::MAX));
-    let place = (&raw const value).cast();
-    real::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, place, 4);
+    // The host's limit may be below a size that the kernel chose itself, so try another socket.
+    // SAFETY: the call has no preconditions.
+    let other = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let Some(other) = owned(other.into()) else {
+        return;
+    };
+    let set = |socket: i32| {
+        let place = (&raw const value).cast();
+        real::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, place, 4);
+        join::option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)
+    };
+    if set(other.as_raw_fd()) > Some(now) {
+        set(socket);
+    }
+}
+
+/// Resets the connection: an address without a family disconnects it.
+fn reset(socket: i32) {
+    let none = libc::sockaddr {
+        sa_family: 0,
+        sa_data: [0; 14],
+    };
+    real::connect(socket, &raw const none, 16);
 }

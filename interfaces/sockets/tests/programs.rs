@@ -423,7 +423,12 @@ fn program_without_the_library_reads_the_unread_bytes_of_a_passed_connection() {
             ("waits", "600000", "0"),
             ("shuts", "50000", "0"),
             ("closes", "50000", "0"),
+            ("blocks", "50000000", "0"),
         ] {
+            if how == "exec" && writer == "blocks" {
+                // The program that could read the bytes no longer exists.
+                continue;
+            }
             let file = dir.path().join(format!("{how}-{writer}-{len}-{buffer}"));
             let words = ["python3", script, how, writer, len, buffer];
             let mut command = preloaded("20000", &words);

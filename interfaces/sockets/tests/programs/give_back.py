@@ -6,13 +6,20 @@
 HOW is `message` (SCM_RIGHTS), `exec` or `spawn`. WRITER is what the writing end does after its LEN bytes, and before
 the connection is passed: `waits`, `shuts` its direction, or `closes` the connection. A writer that waits sends more
 bytes once it was passed. BUFFER is the size of the kernel's buffers, or 0 for the default.
+
+If WRITER is `blocks`, its LEN bytes do not fit into ring and kernel, so it still sends them when the connection is
+passed. The bytes cannot return then: passing it must end, and the program with the library reads them all.
 """
 
+import array
+import fcntl
 import hashlib
 import os
 import socket
 import subprocess
 import sys
+import termios
+import time
 
 READER = (
     "import hashlib, socket, sys\n"
@@ -28,11 +35,12 @@ READER = (
     "print(n, h.hexdigest(), flush=True)\n"
 )
 ROUNDS, KEPT, MORE = 40, 990, 5000
+RING = 256 * 1024
 
 
 def stream(count):
     """Returns the first bytes of the stream, no two parts of which are equal."""
-    return b"".join(b"%07d " % number for number in range(count // 8 + 1))[:count]
+    return array.array("Q", range(count // 8 + 1)).tobytes()[:count]
 
 
 def limit(end, buffer):
@@ -53,11 +61,15 @@ def write(port, writer, length, buffer, go, done):
     # The reader takes a part of the first bytes, and from then on permits the ring.
     end.sendall(b"r" * 10 + whole[:KEPT])
     os.read(go, 1)
+    if writer == "blocks":
+        os.write(done, b".")
     end.sendall(whole[KEPT : KEPT + length])
     if writer == "shuts":
         end.shutdown(socket.SHUT_WR)
-    if writer == "closes":
+    if writer in ("closes", "blocks"):
         end.close()
+    if writer == "blocks":
+        return
     os.write(done, b".")
     os.read(go, 1)
     if writer == "waits":
@@ -82,6 +94,26 @@ def pass_on(end, how):
     return child.pid
 
 
+def pass_in_vain(end, how):
+    """Passes the connection while its writer sends, to a program that does not read it. Then reads it all here."""
+    unread = array.array("i", [0])
+    while unread[0] <= KEPT + RING:
+        time.sleep(0.01)
+        fcntl.ioctl(end, termios.FIONREAD, unread)
+    if how == "spawn":
+        os.set_inheritable(end.fileno(), True)
+        os.waitpid(os.posix_spawn("/bin/true", ["true"], os.environ), 0)
+    else:
+        near, far = socket.socketpair()
+        with near, far:
+            socket.send_fds(near, [b"."], [end.fileno()])
+    digest, count = hashlib.sha256(), 0
+    while part := end.recv(65536):
+        digest.update(part)
+        count += len(part)
+    print(count, digest.hexdigest(), flush=True)
+
+
 def main(how, writer, length, buffer):
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -102,6 +134,9 @@ def main(how, writer, length, buffer):
         assert end.recv(10, socket.MSG_WAITALL) == b"r" * 10
         os.write(go, b".")
         os.read(done_out, 1)
+        if writer == "blocks":
+            pass_in_vain(end, how)
+            os._exit(0)
         # The writer goes on when it can only reach the new program: this pipe also ends with exec.
         ended, held = os.pipe()
         if os.fork() == 0:
