@@ -6,12 +6,15 @@ import os
 import pathlib
 import pwd
 import re
+import secrets
 import shutil
 import socket
 import subprocess
 import time
 
 ROLE = "trader"
+# Other users of this host must not become this superuser. Clients find it in the environment.
+PASSWORD = secrets.token_hex(16)
 START_S = 120
 SETTINGS = {
     "fsync": "off",
@@ -78,17 +81,23 @@ class Server:
             free.bind(("", 0))
             self.port = free.getsockname()[1]
         self.directory.mkdir()
+        password = self.directory.with_suffix(".password")
+        with open(os.open(password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(PASSWORD)
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
-            os.chown(self.directory, user.pw_uid, user.pw_gid)
-        settings = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", f"--username={ROLE}"]
-        run([*as_user(), program("initdb"), f"--pgdata={self.directory}", *settings], cwd="/")
+            for path in (self.directory, password):
+                os.chown(path, user.pw_uid, user.pw_gid)
+        settings = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", f"--username={ROLE}"]
+        where = [f"--pgdata={self.directory}", f"--pwfile={password}"]
+        run([*as_user(), program("initdb"), *where, *settings], cwd="/")
+        password.unlink()
         with open(self.directory / "postgresql.conf", "a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in SETTINGS.items())
             file.write(f"listen_addresses = '127.0.0.1,{address}'\nport = {self.port}\n")
             file.write(f"unix_socket_directories = '{self.directory}'\n")
         with open(self.directory / "pg_hba.conf", "a") as file:
-            file.write("host all all 10.0.0.0/8 trust\n")
+            file.write("host all all 10.0.0.0/8 scram-sha-256\n")
         self.process = None
 
     def start(self, under):

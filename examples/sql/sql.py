@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 import data
-from servers import ROLE, Failed, Hosts, Server, as_user, missing, program, run
+from servers import PASSWORD, ROLE, Failed, Hosts, Server, as_user, missing, program, run
 
 PARTS = 2
 WHOLE, SPREAD, BANK = "whole", "spread", "bank"
@@ -41,7 +41,7 @@ def load(master, parts, rows):
         servers += (
             f"CREATE SERVER part{index} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{part.address}',"
             f" port '{part.port}', dbname '{SPREAD}', fetch_size '1000', async_capable 'true');"
-            f"CREATE USER MAPPING FOR {ROLE} SERVER part{index} OPTIONS (user '{ROLE}');"
+            f"CREATE USER MAPPING FOR {ROLE} SERVER part{index} OPTIONS (user '{ROLE}', password '{PASSWORD}');"
         )
     master.sql(SPREAD, servers)
     for table, columns in data.DIVIDED.items():
@@ -177,6 +177,7 @@ def main():
 
 if __name__ == "__main__":
     os.environ["LC_ALL"] = "C"
+    os.environ["PGPASSWORD"] = PASSWORD
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
     try:
         sys.exit(main())
