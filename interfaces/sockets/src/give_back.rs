@@ -166,7 +166,7 @@ fn can_place(socket: i32, len: usize) -> bool {
     let has_room = || {
         let buffer = join::option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF);
         let buffer = buffer.and_then(|buffer| usize::try_from(buffer).ok());
-        len <= RING + buffer.unwrap_or(0)
+        len <= (RING + buffer.unwrap_or(0)).min(ROOM - RING)
     };
     if !has_room() {
         enlarge(socket, len - RING);
@@ -341,4 +341,43 @@ fn reset(socket: i32) {
         sa_data: [0; 14],
     };
     real::connect(socket, &raw const none, 16);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Segment;
+
+    #[test]
+    fn shutdown_does_not_wait_for_ever_for_a_thread_that_returns_nothing() {
+        let (segment, _file) = Segment::create().unwrap();
+        let half = segment.half(0);
+        let returning = &half.reader().returning;
+        // Threads that exist and never end the return, that is itself waiting, and that is dead.
+        for id in [1, lock::own_id(), i32::MAX.unsigned_abs()] {
+            returning.store(id, Ordering::SeqCst);
+            await_reader(half);
+            assert_eq!(returning.load(Ordering::SeqCst), id);
+        }
+        segment.unmap();
+    }
+
+    #[test]
+    fn kernel_bytes_are_counted_before_the_ring_and_behind_it() {
+        let (segment, _file) = Segment::create().unwrap();
+        let half = segment.half(0);
+        half.writer().kernel_sent.store(10, Ordering::SeqCst);
+        half.put_back(b"ring".as_ptr(), 4);
+        half.writer().kernel_sent.store(17, Ordering::SeqCst);
+        for (received, expected) in [(4, (6, 7)), (10, (0, 7)), (12, (0, 5)), (17, (0, 0))] {
+            half.reader().received.store(received, Ordering::SeqCst);
+            assert_eq!(kernel_bytes(half), expected);
+        }
+        // A corrupt peer's count is not below zero, and not above the room.
+        half.writer().kernel_sent.store(0, Ordering::SeqCst);
+        assert_eq!(kernel_bytes(half), (0, 0));
+        half.writer().kernel_sent.store(1 << 60, Ordering::SeqCst);
+        assert_eq!(kernel_bytes(half), (0, ROOM));
+        segment.unmap();
+    }
 }
