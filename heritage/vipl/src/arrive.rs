@@ -46,7 +46,10 @@ impl World {
         // The connection has ended on this side. The peer was notified or is about to be.
         if !is_current {
             self.dropped_count += 1;
-            self.discard_long(rank, &header);
+            // The data of a read does not come to this side.
+            if header.kind != Kind::Read {
+                self.discard_long(rank, &header);
+            }
             return;
         }
         self.on_ack(index, header.ack);

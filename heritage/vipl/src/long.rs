@@ -711,3 +711,6 @@ impl World {
         Some(one.rank)
     }
 }
+
+#[cfg(test)]
+mod tests;

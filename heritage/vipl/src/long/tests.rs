@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Long transfers without a node: what is expected, discarded and refused.
+
+use super::*;
+use crate::testing::{Bench, RANK, TOKEN};
+
+/// A token of a connection that has ended.
+const ENDED: u32 = TOKEN - (1 << 16);
+
+/// Creates the header of a request for the data of read 5.
+fn request_for(bench: &Bench, token: u32) -> Header {
+    let at = bench.own.data.as_ptr().expose_provenance();
+    Header {
+        flags: COUNTED | TAGGED,
+        imm: 5,
+        total: 16,
+        addr: at as u64,
+        handle: bench.handle,
+        ..Header::new(Kind::Read, token, 0)
+    }
+}
+
+#[test]
+fn bytes_for_an_ended_connection_are_discarded() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    let announcement = Header {
+        flags: COUNTED,
+        tag: 9,
+        total: LONG_MIN,
+        ..Header::new(Kind::LongData, ENDED, 0)
+    };
+    bench.come(&announcement, b"");
+    assert_eq!(bench.world.longs.discards, [(RANK, LONG_TAG | 9)]);
+}
+
+/// A discard would take the data of this process's own read with the same number.
+#[test]
+fn read_request_for_an_ended_connection_discards_nothing() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    let request = request_for(&bench, ENDED);
+    bench.come(&request, b"");
+    assert_eq!(bench.world.longs.discards, []);
+    assert_eq!(bench.world.dropped_count, 1);
+}
