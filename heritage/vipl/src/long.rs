@@ -397,6 +397,18 @@ impl World {
         })
     }
 
+    /// Returns true if a queued read is still allowed. If only its memory was deregistered, fails
+    /// the connection, because the other side waits for the data.
+    fn may_read(&mut self, index: u32, header: &Header) -> bool {
+        let is_allowed = self.allows_read(index, header);
+        let vi = self.vis.get(index);
+        let has_ended = vi.is_none_or(|vi| vi.token != header.token || !vi.is_connected());
+        if !is_allowed && !has_ended {
+            self.refuse_read(index, header.imm);
+        }
+        is_allowed
+    }
+
     /// Returns true if the connection of a transfer has not ended.
     fn is_current(&self, incoming: &Incoming) -> bool {
         let vi = self.vis.get(incoming.vi);
@@ -563,8 +575,7 @@ impl Machine {
                 at,
             } = one;
             let len = header.total as usize;
-            // The connection may have ended meanwhile, and the memory may be gone.
-            if !self.world().allows_read(vi, &header) {
+            if !self.world().may_read(vi, &header) {
                 continue;
             }
             let from = ptr::with_exposed_provenance::<u8>(at);

@@ -14,7 +14,7 @@ fn request_for(bench: &Bench, token: u32) -> Header {
         flags: COUNTED | TAGGED,
         imm: 5,
         total: 16,
-        addr: at as u64,
+        addr: u64::try_from(at).unwrap(),
         handle: bench.handle,
         ..Header::new(Kind::Read, token, 0)
     }
@@ -41,4 +41,30 @@ fn read_request_for_an_ended_connection_discards_nothing() {
     bench.come(&request, b"");
     assert_eq!(bench.world.longs.discards, []);
     assert_eq!(bench.world.dropped_count, 1);
+}
+
+#[test]
+fn deregistered_memory_is_not_read_and_the_requester_is_told() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    let request = request_for(&bench, TOKEN);
+    bench.come(&request, b"");
+    assert_eq!(bench.world.longs.requested.len(), 1);
+    assert!(bench.world.may_read(0, &request));
+    bench.world.regions.close(0);
+    assert!(!bench.world.may_read(0, &request));
+    let (rank, message) = &bench.world.out[0];
+    let (told, _) = Header::parse(message).unwrap();
+    assert_eq!((*rank, told.kind, told.imm), (RANK, Kind::Broken, 5));
+    assert_eq!(told.total, VIP_STATUS_RDMA_PROT_ERROR);
+    assert!(!bench.vi().is_connected());
+}
+
+#[test]
+fn queued_read_of_an_ended_connection_leaves_the_next_one_alone() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    let request = request_for(&bench, TOKEN);
+    bench.come(&request, b"");
+    bench.vi().token = TOKEN + (1 << 16);
+    assert!(!bench.world.may_read(0, &request));
+    assert!(bench.world.out.is_empty() && bench.vi().is_connected());
 }
