@@ -47,8 +47,9 @@ impl World {
         if !is_current {
             self.dropped_count += 1;
             // The data of a read does not come to this side.
-            if header.kind != Kind::Read {
-                self.discard_long(rank, &header);
+            match header.kind {
+                Kind::Read => self.longs.refuse_read(rank, &header),
+                _ => self.discard_long(rank, &header),
             }
             return;
         }
@@ -267,6 +268,7 @@ impl World {
     fn on_read(&mut self, rank: u32, index: u32, header: &Header) {
         self.accept(index, header.has(COUNTED));
         if !self.allows_read(index, header) {
+            self.longs.refuse_read(rank, header);
             self.refuse_read(index, header.imm);
             return;
         }

@@ -7,12 +7,14 @@
 //! arrived, which completes the send.
 //!
 //! Invariant: a descriptor completes only when the node no longer uses its memory. When a connection
-//! ends, such descriptors complete later. The receiver discards bytes that nothing expects, so each
-//! transfer ends.
+//! ends, such descriptors complete later.
+//!
+//! Each transfer ends: the receiver discards bytes that nothing expects, and a process that does not
+//! send the data of a long read sends an empty message in its place.
 
 use crate::code::*;
 use crate::descriptor::Memory;
-use crate::error::{Failure, is_about_peer};
+use crate::error::{Failure, is_about_peer, is_temporary};
 use crate::machine::Machine;
 use crate::memory::Access;
 use crate::queue::{Entry, Op};
@@ -136,6 +138,9 @@ pub(crate) struct Longs {
     incoming: VecDeque<Incoming>,
     /// Reads of other processes, the data of which was not sent.
     requested: Vec<Requested>,
+    /// Long reads of other processes that get an empty message in place of the data: requester and
+    /// tag.
+    refused: Vec<(u32, u64)>,
     /// Transfers to be discarded: source and tag.
     discards: Vec<(u32, u64)>,
     /// Receives that discard bytes.
@@ -150,6 +155,7 @@ impl Longs {
             outgoing: Vec::new(),
             incoming: VecDeque::new(),
             requested: Vec::new(),
+            refused: Vec::new(),
             discards: Vec::new(),
             discarding: Vec::new(),
             count: 0,
@@ -163,6 +169,7 @@ impl Longs {
         self.outgoing.is_empty()
             && self.incoming.is_empty()
             && self.requested.is_empty()
+            && self.refused.is_empty()
             && self.discards.is_empty()
             && self.discarding.is_empty()
     }
@@ -192,7 +199,16 @@ impl Longs {
 
     /// Returns the posted receives, for the exit of the process.
     pub(crate) fn posted(&self) -> Vec<Request> {
-        self.incoming.iter().filter_map(|one| one.request).collect()
+        let incoming = self.incoming.iter().filter_map(|one| one.request);
+        incoming.chain(self.discarding.iter().copied()).collect()
+    }
+
+    /// Ends the transfer of a long read of another process that gets no data.
+    #[cold]
+    pub(crate) fn refuse_read(&mut self, rank: u32, header: &Header) {
+        if header.has(TAGGED) {
+            self.refused.push((rank, tag_of(header)));
+        }
     }
 }
 
@@ -527,6 +543,7 @@ impl Machine {
         self.advance_incoming()?;
         self.advance_outgoing()?;
         self.send_requested()?;
+        self.send_refusals()?;
         let discards = std::mem::take(&mut self.world().longs.discards);
         for (rank, tag) in discards {
             let which = TagMatch::new(tag).source(rank);
@@ -576,6 +593,7 @@ impl Machine {
             } = one;
             let len = header.total as usize;
             if !self.world().may_read(vi, &header) {
+                self.world().longs.refuse_read(rank, &header);
                 continue;
             }
             let from = ptr::with_exposed_provenance::<u8>(at);
@@ -592,7 +610,29 @@ impl Machine {
                     len,
                 }),
                 Err(error) if is_about_peer(&error) => self.world().fail_peer(rank),
-                Err(_) => self.world().fail_connection(vi, 0, None),
+                Err(_) => {
+                    let mut world = self.world();
+                    world.longs.refuse_read(rank, &header);
+                    world.fail_connection(vi, 0, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends empty messages in place of the data of refused reads.
+    fn send_refusals(&mut self) -> Result<(), Failure> {
+        let refused = std::mem::take(&mut self.world().longs.refused);
+        for (rank, tag) in refused {
+            match self
+                .node()?
+                .isend_tagged_copy(TagTarget::new(rank, tag), &[])
+            {
+                Ok(()) => {}
+                Err(error) if is_about_peer(&error) => self.world().fail_peer(rank),
+                // Retried in the next pass.
+                Err(error) if is_temporary(&error) => self.world().longs.refused.push((rank, tag)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -634,10 +674,8 @@ impl Machine {
             match self.node()?.test(request) {
                 Ok(None) => index += 1,
                 Ok(Some(completion)) => {
-                    let mut world = self.world();
-                    if let Some(one) = world.longs.incoming.remove(index) {
-                        world.complete_long(&one, completion.buffer.as_deref().unwrap_or(&[]));
-                    }
+                    let bytes = completion.buffer.as_deref().unwrap_or(&[]);
+                    self.world().end_incoming(index, completion.len, bytes);
                 }
                 Err(_) => {
                     let mut world = self.world();
@@ -707,6 +745,18 @@ impl World {
             (true, Some(_)) if before.any(|other| one.follows(other)) => State::Waits,
             (true, Some(request)) => State::Posted(request),
         })
+    }
+
+    /// Removes a transfer that has ended with a message of `len` bytes.
+    fn end_incoming(&mut self, index: usize, len: usize, bytes: &[u8]) {
+        // A refused read. The other side has also ended the connection, which completes the
+        // descriptor.
+        let is_refused = |one: &Incoming| one.is_read() && len < one.len();
+        if self.longs.incoming.get(index).is_some_and(is_refused) {
+            self.drop_incoming(index, false);
+        } else if let Some(one) = self.longs.incoming.remove(index) {
+            self.complete_long(&one, bytes);
+        }
     }
 
     /// Removes a transfer that does not complete. Its bytes are discarded if they may still arrive.

@@ -72,7 +72,8 @@ pub(crate) const LAST: u8 = 2;
 pub(crate) const COUNTED: u8 = 4;
 /// Flag: the immediate data is the number of a failed RDMA read.
 pub(crate) const OF_READ: u8 = 8;
-/// Flag of an RDMA read: the data is requested as a tagged message.
+/// Flag of an RDMA read: the data is requested as a tagged message. If the read is refused, the
+/// message is empty.
 pub(crate) const TAGGED: u8 = 16;
 
 /// Length of the fields that all headers have.

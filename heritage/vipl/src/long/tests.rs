@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::testing::{Bench, RANK, TOKEN};
+use crate::wire::OF_READ;
 
 /// A token of a connection that has ended.
 const ENDED: u32 = TOKEN - (1 << 16);
@@ -40,6 +41,7 @@ fn read_request_for_an_ended_connection_discards_nothing() {
     let request = request_for(&bench, ENDED);
     bench.come(&request, b"");
     assert_eq!(bench.world.longs.discards, []);
+    assert_eq!(bench.world.longs.refused, [(RANK, READ_TAG | 5)]);
     assert_eq!(bench.world.dropped_count, 1);
 }
 
@@ -67,4 +69,39 @@ fn queued_read_of_an_ended_connection_leaves_the_next_one_alone() {
     bench.vi().token = TOKEN + (1 << 16);
     assert!(!bench.world.may_read(0, &request));
     assert!(bench.world.out.is_empty() && bench.vi().is_connected());
+}
+
+#[test]
+fn forbidden_long_read_gets_an_empty_message() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    bench.vi().attributes.EnableRdmaRead = VIP_FALSE;
+    let request = request_for(&bench, TOKEN);
+    bench.come(&request, b"");
+    assert_eq!(bench.world.longs.refused, [(RANK, READ_TAG | 5)]);
+    assert!(bench.world.longs.requested.is_empty() && !bench.vi().is_connected());
+}
+
+/// An empty message may arrive before the end of the connection is reported.
+#[test]
+fn refused_read_completes_when_its_connection_ends() {
+    let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
+    let mut entry = bench.entry(0, Op::Read(5));
+    entry.control = VIP_CONTROL_OP_RDMAREAD;
+    let number = bench.vi().send.push(entry);
+    bench.vi().send.next = number + 1;
+    let request = request_for(&bench, TOKEN);
+    let at = bench.own.data.as_mut_ptr();
+    bench.world.expect_read(0, number, (at, request));
+    bench.world.end_incoming(0, 0, &[]);
+    assert!(bench.world.longs.is_empty());
+    assert_eq!(bench.status(0), 0);
+    let broken = Header {
+        flags: OF_READ,
+        imm: 5,
+        total: VIP_STATUS_RDMA_PROT_ERROR,
+        ..Header::new(Kind::Broken, TOKEN, 0)
+    };
+    bench.come(&broken, b"");
+    let expected = VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_READ | VIP_STATUS_RDMA_PROT_ERROR;
+    assert_eq!(bench.status(0), expected);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Long messages and RDMA writes move from memory to memory. They complete in order between short
+/* Long messages and RDMA transfers move from memory to memory. They complete in order between short
  * ones, and their descriptors complete when a connection ends. */
 
 #include "check.h"
@@ -7,6 +7,7 @@
 enum { COUNT = 24, SLOT = 70000, SPAN = COUNT * SLOT, RDMA_LEN = 50000, OVERLAP = 1000, ROUNDS = 8 };
 
 static memory descriptors, out, in;
+static uint64_t where[2]; /* address and handle of `in` at the other process */
 
 static size_t len_of(unsigned i) { return i % 3 == 1 ? 100 + i : 16384 + i * 2111; }
 
@@ -50,11 +51,11 @@ static void mixed(VIP_VI_HANDLE vi) {
 
 /* Writes to overlapping memory are made in order, before the message that follows them. */
 static void writes(VIP_VI_HANDLE vi) {
-    uint64_t where[2] = {(uintptr_t)in.bytes, in.handle};
+    const uint64_t own[2] = {(uintptr_t)in.bytes, in.handle};
     OK(VipPostRecv(vi, describe(&descriptors, 0, &in, SPAN - 64, 64), descriptors.handle));
     barrier();
-    memcpy(out.bytes, where, sizeof where);
-    OK(VipPostSend(vi, describe(&descriptors, 2, &out, 0, sizeof where), descriptors.handle));
+    memcpy(out.bytes, own, sizeof own);
+    OK(VipPostSend(vi, describe(&descriptors, 2, &out, 0, sizeof own), descriptors.handle));
     received(vi);
     sent(vi);
     memcpy(where, in.bytes + SPAN - 64, sizeof where);
@@ -119,6 +120,44 @@ static void cut_short(unsigned cutter) {
     barrier();
 }
 
+static void post_read(VIP_VI_HANDLE vi, unsigned i) {
+    memory part = {out.bytes + i * SLOT, SLOT, out.handle};
+    OK(VipPostSend(vi,
+                   describe_rdma(&descriptors, 2 * i, &part, SLOT, VIP_CONTROL_OP_RDMAREAD, where[0] + i * SLOT,
+                                 (VIP_MEM_HANDLE)where[1]),
+                   descriptors.handle));
+}
+
+/* The reader, or the process that is read, ends the connection. The next reads of both processes,
+ * in part with the same numbers, get their data. */
+static void read_cut_short(unsigned cutter) {
+    VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
+    connect_vi(vi, "cut");
+    barrier();
+    if (me == 0)
+        for (unsigned i = 0; i < 4; i++) post_read(vi, i);
+    if (me == cutter) OK(VipDisconnect(vi));
+    if (me == 0)
+        for (unsigned i = 0; i < 4; i++) {
+            VIP_DESCRIPTOR *done = NULL;
+            VIP_RETURN result = VipSendWait(vi, PATIENCE, &done);
+            CHECK((result == VIP_SUCCESS || result == VIP_DESCRIPTOR_ERROR) && done == descriptor(i));
+        }
+    destroy(vi);
+    barrier();
+    vi = vi_with(VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
+    connect_vi(vi, "next");
+    for (unsigned i = 0; i < 4; i++) fill(in.bytes + i * SLOT, SLOT, me, i);
+    barrier();
+    for (unsigned i = 0; i < 4; i++) post_read(vi, i);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(sent(vi)->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_READ));
+        CHECK(is_filled(out.bytes + i * SLOT, SLOT, other, i));
+    }
+    barrier();
+    destroy(vi);
+}
+
 int main(void) {
     begin();
     descriptors = memory_of(64 * 4 * COUNT, 0);
@@ -132,6 +171,7 @@ int main(void) {
     too_short(vi);
     destroy(vi);
     for (unsigned round = 0; round < 6; round++) cut_short(round % 2);
+    for (unsigned round = 0; round < 6; round++) read_cut_short(round % 2);
     printf("process %u is done\n", me);
     free_memory(&in);
     free_memory(&out);
