@@ -185,7 +185,10 @@ fn step(served: &mut dyn Served) -> Step {
             serving.is_watching = true;
             Step::Watch(serving.event_fd)
         }
-        Err(_) => Step::Stop,
+        Err(error) => {
+            eprintln!("portolan: messages wait for the next call of the program: {error}");
+            Step::Stop
+        }
     }
 }
 
