@@ -12,7 +12,8 @@ use crate::abi::*;
 use crate::errno::Errno;
 use crate::offer::{self, Kind, Offer};
 use crate::sockaddr::{self, CAddr};
-use portolan_sys::net::{Interface, interfaces};
+use portolan::binding::candidates;
+use portolan::binding::launch::Job;
 
 /// Name of the provider, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
 pub(crate) const NAME: &CStr = c"portolan";
@@ -39,20 +40,20 @@ pub(crate) struct ProviderInfo {
 // `from_info` clears those that an application may have set.
 unsafe impl Send for ProviderInfo {}
 
-/// Returns an address of this host that its peers can reach, or the loopback address.
+/// Returns the first address of this host that the settings allow, or the loopback address.
 fn own_address(is_v6: bool) -> IpAddr {
     let loopback = match is_v6 {
         true => IpAddr::from(Ipv6Addr::LOCALHOST),
         false => IpAddr::from(Ipv4Addr::LOCALHOST),
     };
-    let usable = |interface: &Interface| interface.up && interface.running && !interface.loopback;
-    let interfaces = interfaces().unwrap_or_default();
-    let addresses = interfaces
-        .into_iter()
-        .filter(usable)
-        .flat_map(|interface| interface.networks);
-    let mut global = addresses
-        .map(|network| network.addr)
+    let job = Job::alone([0; 16], [0; 32]);
+    let candidates = candidates(&job).unwrap_or_else(|error| {
+        log::warn!("fi_getinfo: no address for peers: {error}");
+        Vec::new()
+    });
+    let mut global = candidates
+        .iter()
+        .map(|(_, network)| network.addr)
         .filter(|addr| addr.is_ipv6() == is_v6 && !is_link_local(addr));
     global.next().unwrap_or(loopback)
 }
