@@ -47,7 +47,7 @@ fn tag_of(header: &Header) -> u64 {
     }
 }
 
-/// Number of no descriptor: that of a transfer that another process has requested.
+/// Stands for no descriptor, in a transfer that another process requested.
 const REQUESTED: u64 = u64::MAX;
 
 /// Bytes of a unit that follow as a tagged message.
@@ -112,7 +112,7 @@ impl Incoming {
     }
 
     /// Returns true if both write to the same memory.
-    fn meets(&self, other: &Incoming) -> bool {
+    fn overlaps_with(&self, other: &Incoming) -> bool {
         match self.place {
             Place::Memory(at) => other.uses(at.addr(), self.len()),
             Place::Scattered => false,
@@ -136,7 +136,7 @@ fn overlaps((at, len): (usize, usize), (other, other_len): (usize, usize)) -> bo
 pub(crate) struct Longs {
     outgoing: Vec<Outgoing>,
     incoming: VecDeque<Incoming>,
-    /// Reads of other processes, the data of which was not sent.
+    /// Reads of other processes whose data was not sent yet.
     requested: Vec<Requested>,
     /// Long reads of other processes that get an empty message in place of the data: requester and
     /// tag.
@@ -332,7 +332,7 @@ impl World {
         self.longs.incoming.push_back(incoming);
     }
 
-    /// Forgets a read, the request of which was not sent.
+    /// Removes a read after its request could not be sent.
     pub(crate) fn forget_read(&mut self, index: u32, number: u64) {
         self.longs
             .incoming
@@ -431,7 +431,7 @@ impl World {
         vi.is_some_and(|vi| vi.token == incoming.header.token && vi.is_connected())
     }
 
-    /// Completes a descriptor, the memory of which the node no longer uses.
+    /// Completes a descriptor after the node has stopped using its memory.
     fn release(&mut self, index: u32, is_recv: bool, number: u64) {
         let queue = self.vis.get_mut(index).map(|vi| match is_recv {
             true => &mut vi.recv,
@@ -442,7 +442,7 @@ impl World {
         }
     }
 
-    /// Completes a transfer, all bytes of which have arrived.
+    /// Completes a transfer after all its bytes have arrived.
     fn complete_long(&mut self, incoming: &Incoming, bytes: &[u8]) {
         let (index, header) = (incoming.vi, &incoming.header);
         if let Some(number) = incoming.number {
@@ -498,7 +498,7 @@ impl World {
 }
 
 impl Machine {
-    /// Sends the bytes of a long transfer, the unit of which was sent.
+    /// Sends the bytes of a long transfer, after its unit.
     ///
     /// # Errors
     /// A failure that the library cannot continue after.
@@ -597,8 +597,7 @@ impl Machine {
                 continue;
             }
             let from = ptr::with_exposed_provenance::<u8>(at);
-            // SAFETY: registered memory that is open for reading, the deregistration of which waits
-            // for the transfer.
+            // SAFETY: registered memory open for reading; deregistration waits for the transfer.
             let buffer = unsafe { Buffer::from_raw(from, len) };
             let target = TagTarget::new(rank, tag_of(&header));
             match self.node()?.isend_tagged(target, buffer) {
@@ -699,8 +698,8 @@ impl Machine {
         let which = TagMatch::new(tag).source(rank);
         let buffer = match place {
             // SAFETY: memory of a posted descriptor, which does not complete before the transfer
-            // ends, or registered memory that is open for writing, the deregistration of which
-            // waits for the transfer.
+            // ends, or registered memory open for writing, whose deregistration waits for the
+            // transfer.
             Place::Memory(at) => unsafe { Buffer::from_raw_mut(at, len) },
             Place::Scattered => vec![0; len].into(),
         };
@@ -740,7 +739,7 @@ impl World {
         Some(match (self.is_current(one), one.request) {
             (false, request) => State::Ended(request),
             // An earlier transfer writes to the same memory.
-            (true, None) if before.any(|other| one.meets(other)) => State::Waits,
+            (true, None) if before.any(|other| one.overlaps_with(other)) => State::Waits,
             (true, None) => State::Unposted,
             (true, Some(_)) if before.any(|other| one.follows(other)) => State::Waits,
             (true, Some(request)) => State::Posted(request),

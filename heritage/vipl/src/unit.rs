@@ -54,7 +54,7 @@ pub(crate) struct Unit {
     origin: Origin,
     /// Bytes that follow as a tagged message.
     long: Option<Long>,
-    /// Set for a read, the data of which comes as a tagged message.
+    /// Set for a read with its data in a tagged message.
     is_long_read: bool,
 }
 
