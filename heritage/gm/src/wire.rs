@@ -39,7 +39,8 @@ pub(crate) enum Kind {
     Dropped,
     /// Message without an acknowledgement, which may be lost.
     Datagram,
-    /// Message without an acknowledgement, in order with the other messages that have arrived.
+    /// Message without an acknowledgement. It is in order with the messages that have arrived, unless
+    /// it was sent best effort, which may overtake.
     Loose,
 }
 
