@@ -2,9 +2,9 @@
 //! A thread that runs a library's passes while the program computes, if the job has the setting
 //! `progress=thread`.
 //!
-//! The thread compares the number of calls of the program every two milliseconds. If there was none,
-//! it takes over: it runs passes, and sleeps on the node's events. The next call of the program ends
-//! that. A program that calls often is disturbed by nothing but the lock.
+//! The thread checks every two milliseconds whether the program has called the library. If it has
+//! not, the thread takes over: it runs passes, and sleeps on the node's events. The next call of the
+//! program ends that. A program that calls often pays only for the lock.
 
 use portolan::{Error, Node};
 use portolan_sys::process::spawn_begun;
@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::thread::Builder;
 
-/// Interval at which the calls of the program are compared, in milliseconds. A wait of the program
-/// sleeps for a shorter time.
+/// Interval at which the thread checks for calls of the program, in milliseconds. Waits of the
+/// program sleep for less, so the thread does not take over during a wait.
 const TICK_MS: c_int = 2;
 
 /// Longest sleep on the node's events, in milliseconds.
@@ -52,7 +52,7 @@ pub type With = fn(&mut dyn FnMut(&mut dyn Served)) -> Option<()>;
 pub struct Serving {
     wake: Option<OwnedFd>,
     event_fd: RawFd,
-    /// Number of calls of the program, now and at the last comparison.
+    /// Number of calls of the program, now and at the last check.
     calls: u64,
     seen: u64,
     idle_passes: u32,
@@ -208,7 +208,7 @@ fn run(wake: RawFd, with: With) {
     }
 }
 
-/// Sleeps until one of the descriptors, of which the first is the thread's, is readable.
+/// Sleeps until a descriptor is readable, and clears the first, the thread's wake descriptor.
 fn sleep(fds: &[RawFd], timeout_ms: c_int) {
     let mut polls = [libc::pollfd {
         fd: -1,
