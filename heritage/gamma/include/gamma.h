@@ -138,7 +138,7 @@ const char *gamma_last_error(void);
  * processes that were started. All processes of the job must call this.
  *
  * If more processes were started, consecutive ranks that request the same number form a group,
- * and the following ranks further groups. In a group that requests 0, all remaining ranks are
+ * and the following ranks form further groups. In a group that requests 0, all remaining ranks are
  * nodes.
  *
  * A process that was started by `portolan run` or another launcher joins the group. A process that
@@ -208,9 +208,9 @@ int gamma_post_recv(uint16_t port, void *buf, unsigned long len);
 
 /**
  * Lets the handler of `port` run on a thread of the library while the program computes, as GAMMA's
- * handlers ran when a message arrived. It takes effect when this was called for all ports that
- * have a handler. The program must not use data of the handlers meanwhile, except within
- * gamma_atomic(). From then on, waits do not sleep. Not in the original.
+ * handlers ran when a message arrived. It takes effect once it has been called for every port with
+ * a handler. From then on, the program may use the handlers' data only within gamma_atomic(), and
+ * waits do not sleep. Not in the original.
  *
  * Errors: GAMMA_ERR_PORT, GAMMA_ERR_SYSTEM, GAMMA_ERR_IN_HANDLER.
  */

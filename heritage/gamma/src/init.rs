@@ -25,7 +25,7 @@ const QOS_VARIABLE: &str = "GAMMA_QOS";
 /// processes that were started. All processes of the job must call this.
 ///
 /// If more processes were started, consecutive ranks that request the same number form a group,
-/// and the following ranks further groups. In a group that requests 0, all remaining ranks are
+/// and the following ranks form further groups. In a group that requests 0, all remaining ranks are
 /// nodes.
 ///
 /// A process that was started by `portolan run` or another launcher joins the group. A process that

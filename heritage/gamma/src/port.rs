@@ -475,9 +475,9 @@ pub unsafe extern "C" fn gamma_post_recv(port: u16, buf: *mut c_void, len: c_ulo
 }
 
 /// Lets the handler of `port` run on a thread of the library while the program computes, as GAMMA's
-/// handlers ran when a message arrived. It takes effect when this was called for all ports that
-/// have a handler. The program must not use data of the handlers meanwhile, except within
-/// gamma_atomic(). From then on, waits do not sleep. Not in the original.
+/// handlers ran when a message arrived. It takes effect once it has been called for every port with
+/// a handler. From then on, the program may use the handlers' data only within gamma_atomic(), and
+/// waits do not sleep. Not in the original.
 ///
 /// Errors: GAMMA_ERR_PORT, GAMMA_ERR_SYSTEM, GAMMA_ERR_IN_HANDLER.
 #[unsafe(no_mangle)]
