@@ -158,8 +158,8 @@ int gamma_init(unsigned char num_nodes, int argc, char **argv);
 int gamma_exit(void);
 
 /**
- * Ends all processes of the job, including this one and those of other groups. Returns only if it is called outside of the
- * parallel section.
+ * Ends all processes of the job, including this one and those of other groups. Returns only if it
+ * is called outside of the parallel section.
  */
 int gamma_abort(void);
 

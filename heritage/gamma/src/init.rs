@@ -181,8 +181,8 @@ pub extern "C" fn gamma_exit() -> c_int {
     })
 }
 
-/// Ends all processes of the job, including this one and those of other groups. Returns only if it is called outside of the
-/// parallel section.
+/// Ends all processes of the job, including this one and those of other groups. Returns only if it
+/// is called outside of the parallel section.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_abort() -> c_int {
     guard(|| {

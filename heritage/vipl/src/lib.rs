@@ -5,8 +5,8 @@
 //! are in the program's memory. Completion queues collect the completions of many VIs. Here each
 //! process of the job is a host with one NIC. Messages travel as messages of a [`portolan::Node`]
 //! with a header of VIPL (`wire.rs`), in pieces that are copied from and to the memory of
-//! descriptors. Long ones move from memory to memory (`long.rs`). `docs/reference/heritage.md` lists the known facts about the original, and the choices made
-//! where it is unknown.
+//! descriptors. Long ones move from memory to memory (`long.rs`). `docs/reference/heritage.md` lists
+//! the known facts about the original, and the choices made where it is unknown.
 //!
 //! Invariant: the descriptors of a queue complete in the order in which they were posted, each
 //! once. A failure ends only its own connection.

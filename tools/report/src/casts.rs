@@ -78,8 +78,8 @@ pub(crate) fn chain(json: &Value) -> Option<Table> {
             ["Dolly, Gigabit without copies", "14.7 MB/s", "12.2 MB/s"],
         ]),
         now,
-        caption: "“Copied” takes the payload of each datagram from a receive buffer, “placed” receives it \
-                  where it belongs. Then the memory of a host was the bottleneck of its chain, so \
+        caption: "“Copied” takes the payload of each datagram from a receive buffer, “placed” \
+                  receives it where it belongs. Then the memory of a host was the bottleneck of its chain, so \
                   each copy counted."
             .into(),
     })

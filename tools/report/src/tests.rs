@@ -294,7 +294,14 @@ fn logp_table_has_all_systems_once() {
 
 #[test]
 fn casts_with_a_prediction_are_listed_below_table_4() {
-    let cast = |system: &str, hosts: u32, predicted: &Value| json!({"system": system, "hosts": hosts, "mbytes_per_s": 115.0, "predicted_mbytes_per_s": predicted});
+    let cast = |system: &str, hosts: u32, predicted: &Value| {
+        json!({
+            "system": system,
+            "hosts": hosts,
+            "mbytes_per_s": 115.0,
+            "predicted_mbytes_per_s": predicted,
+        })
+    };
     let casts = json!({"work": "256 MB", "casts": [
         cast("portolan copied", 4, &json!(116.0)),
         cast("portolan copied", 1, &json!(120.0)),
