@@ -79,8 +79,8 @@ pub(crate) fn chain(json: &Value) -> Option<Table> {
         ]),
         now,
         caption: "“Copied” takes the payload of each datagram from a receive buffer, “placed” \
-                  receives it where it belongs. Then the memory of a host was the bottleneck of its chain, so \
-                  each copy counted."
+                  receives it where it belongs. On the paper's machines memory was the \
+                  bottleneck of the chain, so each copy cost throughput."
             .into(),
     })
 }
