@@ -16,6 +16,7 @@ mod message;
 mod node;
 mod request;
 mod shared;
+mod standalone;
 mod status;
 mod store;
 mod view;

@@ -25,12 +25,22 @@ pub(crate) struct Node {
 
 impl Node {
     fn of(node: portolan::Node) -> PyResult<Node> {
+        let is_alone = node.size() == 1;
+        Node::with(node, is_alone)
+    }
+
+    /// Returns the object of a process without a launcher, which may get peers.
+    pub(crate) fn of_standalone(node: portolan::Node) -> PyResult<Node> {
+        Node::with(node, false)
+    }
+
+    fn with(node: portolan::Node, is_alone: bool) -> PyResult<Node> {
         Ok(Node {
             all: portolan::Group::all(&node),
             rank: node.rank(),
             size: node.size(),
             job_id: node.job_id(),
-            shared: Arc::new(Shared::new(node)?),
+            shared: Arc::new(Shared::new(node, is_alone)?),
         })
     }
 

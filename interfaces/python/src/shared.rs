@@ -39,9 +39,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(mut node: portolan::Node) -> Result<Shared, Failure> {
+    pub(crate) fn new(mut node: portolan::Node, is_alone: bool) -> Result<Shared, Failure> {
         Ok(Shared {
-            is_alone: node.size() == 1,
+            is_alone,
             interrupter: node.interrupter()?,
             node: Mutex::new(Some(node)),
             watch: Watch::default(),
