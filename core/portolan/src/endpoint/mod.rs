@@ -187,10 +187,11 @@ impl Endpoint {
         }
         let engine = &mut *self.engine.enter();
         let mut count = engine.work(None);
-        match count > 0 || engine.inner.has_done() {
+        if count > 0 || engine.inner.has_done() {
             // The caller most likely answers what has arrived.
-            true => engine.leave_to_caller(),
-            false => _ = engine.leave(),
+            engine.leave_to_caller();
+        } else {
+            engine.leave();
         }
         if engine.inner.has_done() {
             count += engine.inner.hand_out(sink);

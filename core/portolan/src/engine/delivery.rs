@@ -336,9 +336,6 @@ impl Inner {
         port: u16,
         bytes: &[u8],
     ) {
-        if let Handlers::Active(hook) = handlers {
-            return hook(peer, port, bytes);
-        }
         let message = Message {
             source: peer.0,
             port,
