@@ -111,9 +111,9 @@ impl Streams {
         }
     }
 
-    /// Sends more of the parts of which the sockets have not accepted the end. A stream whose
-    /// operation has ended without it fails, because it can carry nothing else.
-    /// `bytes_of` returns bytes from an offset on, by length, of the memory of an operation.
+    /// Continues parts that did not fit their sockets. If the operation of a part has ended, the
+    /// stream fails, because the rest of the part is missing. `bytes_of` returns a range of an
+    /// operation's memory, given its offset and its length.
     pub(crate) fn resume<'a>(&mut self, bytes_of: impl Fn(OpId, usize, usize) -> Option<&'a [u8]>) {
         let Streams { link, unsent, .. } = self;
         unsent.retain(|part| {

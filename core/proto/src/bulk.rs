@@ -108,7 +108,8 @@ pub(crate) struct TxTransfer {
     granted_at: Instant,
     /// Set if no other transfer was in progress when it was announced.
     is_alone: bool,
-    /// Set if it was pushed behind others: its time says nothing about its carrier.
+    /// Set if it was pushed while other transfers were in progress. Its time then includes theirs
+    /// and is not used by the trial.
     is_untimed: bool,
     /// Request that leaves with the first part, until the receiver has answered. `P15.13`
     pushed: Option<Rts>,

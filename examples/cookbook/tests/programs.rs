@@ -130,7 +130,7 @@ fn no_program_is_longer_than_its_other_form() {
     }
 }
 
-/// Returns the other forms of programs whose file name ends so.
+/// Returns the other forms of programs with file names that end in `end`.
 fn other_forms(end: &str) -> Vec<PathBuf> {
     let others = std::fs::read_dir(here().join("others")).unwrap();
     let paths = others.map(|source| source.unwrap().path());

@@ -37,7 +37,7 @@ struct Account {
     needed: u64,
     /// Bytes granted out of turn since the longest-waiting transfer was served.
     passed: u64,
-    /// Transfer that was last granted in its turn. With exclusive service it has the next turn, too.
+    /// Transfer with exclusive service; 0 if there is none.
     admitted: u32,
 }
 
@@ -158,13 +158,13 @@ impl Transfers {
         let is_fair = schedule == Schedule::Fair;
         let scheduler = &mut self.scheduler;
         let account = &mut scheduler.accounts[link.index()];
-        let is_admitted_here = |key: &u32| {
+        let is_on_link = |key: &u32| {
             let transfer = self.rx.get(*key);
             transfer.is_some_and(|transfer| transfer.link == link)
         };
         if schedule == Schedule::Exclusive && !scheduler.active.contains(&account.admitted) {
             // The transfer that has waited longest is admitted.
-            let waiting = scheduler.active.iter().filter(|key| is_admitted_here(key));
+            let waiting = scheduler.active.iter().filter(|key| is_on_link(key));
             let next = waiting.min_by_key(|&&key| self.rx.get(key).map(|one| one.served_at));
             account.admitted = next.copied().unwrap_or(0);
         }

@@ -26,7 +26,7 @@ const WAIT_TURNS: u32 = 64;
 /// Most transfers that are pushed before the first of them is answered.
 pub(crate) const PUSHES_MAX: usize = 64;
 
-/// How a transfer begins before it is granted.
+/// Start of a transfer before its first grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EarlyStart {
     carrier: Carrier,
@@ -42,7 +42,7 @@ impl EarlyStart {
         }
     }
 
-    /// Pushes a transfer behind others.
+    /// Pushes a transfer while earlier ones are in progress.
     pub(crate) fn pushed_behind() -> EarlyStart {
         EarlyStart {
             carrier: Carrier::Stream,
@@ -88,7 +88,7 @@ fn push_len(len: u64, fragment_len: u16) -> u64 {
 }
 
 impl Transfers {
-    /// Begins transfer `key`, which was just announced, as `start` says. With a stream, `rts` leaves
+    /// Begins the newly announced transfer `key` in the manner of `start`. With a stream, `rts` leaves
     /// with the first part. Returns true if the request must be sent on a path.
     pub(crate) fn begin_early(
         &mut self,
@@ -112,9 +112,9 @@ impl Transfers {
         false
     }
 
-    /// Returns true if a transfer of `len` bytes may be pushed to `peer` behind the others: it and they
-    /// are on the stream as a whole, and fewer than `most` of them are pushed without an answer. The
-    /// rest of another one would wait behind this one, while this one may wait for its buffer.
+    /// Returns true if a transfer of `len` bytes may be pushed to `peer` while earlier ones are in
+    /// progress: all are on the stream as a whole, and fewer than `most` are pushed without an
+    /// answer. A partly sent transfer would wait behind this one, which may wait for its buffer.
     pub(crate) fn may_push_behind(&self, peer: PeerId, len: u64, most: usize) -> bool {
         let is_whole = |tx: &TxTransfer| {
             tx.peer == peer && tx.carrier == Some(Carrier::Stream) && tx.granted == tx.len

@@ -135,8 +135,8 @@ impl Trial {
         is_rejected
     }
 
-    /// Returns true if transfers of `len` bytes use a stream, by the trial of those that are alone;
-    /// before it has ended, by the trial of the others.
+    /// Returns true if transfers of `len` bytes use a stream. The trial of lone transfers decides, and
+    /// before it has ended, the trial of concurrent ones.
     pub(crate) fn prefers_stream(&self, len: u64) -> bool {
         let better = |is_alone| {
             let classes = self.classes.as_ref()?;

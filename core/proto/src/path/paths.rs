@@ -150,8 +150,8 @@ impl Paths {
         (self.small, self.bulk) = (small.map(Path::link), bulk.map(Path::link));
     }
 
-    /// Returns true if more measurements would not change the choice: only one path is usable, or raw
-    /// Ethernet, which counts half, is not slower than the others.
+    /// Returns true if more measurements would hardly change the choice: there is one network path, or
+    /// raw Ethernet, whose round trip counts half, is not slower than UDP.
     fn is_choice_clear(&self) -> bool {
         let mut networks = self.iter().filter(|path| !path.is_lossless());
         if !networks.clone().all(|path| path.probe.has_measured()) {

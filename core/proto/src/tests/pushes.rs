@@ -156,7 +156,7 @@ fn pushes_that_have_not_left_are_announced_after_a_miss() {
     let bytes: Vec<_> = (0..20).map(|salt| pattern(200_000, salt)).collect();
     send(&mut pair, &bytes[0]);
     pair.run(Duration::from_micros(1));
-    // The stream has no room for the others.
+    // The stream has no room for later transfers.
     pair.streams_refused = usize::MAX;
     for bytes in &bytes[1..] {
         send(&mut pair, bytes);

@@ -239,8 +239,8 @@ impl ZeroCopyWriter {
         Ok(())
     }
 
-    /// Accepts a frame like [`ZeroCopyWriter::copy_frame`], but keeps only its `front`. Returns how
-    /// many bytes of the payload the socket has accepted; the caller sends the others by
+    /// Accepts a frame like [`ZeroCopyWriter::copy_frame`], but keeps only its `front`. Returns the
+    /// number of payload bytes that the socket has accepted; the caller sends the rest by
     /// [`ZeroCopyWriter::continue_frame`].
     ///
     /// # Errors
@@ -276,7 +276,7 @@ impl ZeroCopyWriter {
         Ok(payload.len() - unsent.first().map_or(0, |slice| slice.len()))
     }
 
-    /// Sends as much of `slices` as the socket accepts. Returns the others.
+    /// Sends as much of `slices` as the socket accepts. Returns the rest.
     fn send_some<'a, 'b>(
         &mut self,
         socket: &TcpStream,
