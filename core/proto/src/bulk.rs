@@ -18,7 +18,7 @@ use crate::mem::slab::{SLAB_LEN_MAX, Slab};
 use crate::{Address, Event, Instant, LinkId, OpError, OpId, PeerId};
 use alloc::vec::Vec;
 use grant::Scheduler;
-use portolan_wire::{LaneId, Rts};
+use portolan_wire::{Done, LaneId, Rts};
 use prediction::Prediction;
 use push::Push;
 use trial::Carrier;
@@ -74,6 +74,8 @@ pub(crate) struct RxTransfer {
     /// Set if a part's bytes may be in place without being counted yet. Nothing else is received
     /// there.
     takes_parts: bool,
+    /// Set if its `Done` may wait for the program's next call. `P15.16`
+    late_done: bool,
     /// Set once fragments have arrived. The sender has then left the stream, and parts from the
     /// stream are discarded. `P15.7`
     has_left_stream: bool,
@@ -113,6 +115,8 @@ pub(crate) struct TxTransfer {
     is_untimed: bool,
     /// Request that leaves with the first part, until the receiver has answered. `P15.13`
     pushed: Option<Rts>,
+    /// Completion of another transfer, which left with that request. `P15.16`
+    carried: Option<Done>,
     /// End of the prefix that the receiver has reported as arrived.
     confirmed: u64,
 }
@@ -131,6 +135,8 @@ pub(crate) struct FinishedRx {
     pub(crate) error: Option<OpError>,
     /// Sender's number for the transfer, if a `Done` must be sent.
     pub(crate) pending_done: Option<u32>,
+    /// Set if the `Done` may wait for the program's next call. `P15.16`
+    pub(crate) late_done: bool,
 }
 
 /// All transfers of the process.

@@ -49,7 +49,7 @@ pub use base::event::{
 pub use base::group;
 pub use base::remote::{AtomicSpec, PutNotice, RemoteFault, Reply};
 pub use base::time::Instant;
-pub use bulk::part::{PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace};
+pub use bulk::part::{PART_LEN_MAX_LATENCY_SENSITIVE, PartHead, PartPlace};
 pub use bulk::prediction::ExpectedRun;
 pub use bulk::push::PushPlace;
 pub use dispatch::Core;

@@ -310,6 +310,8 @@ pub struct Rts {
     /// Address of the message in the sender's memory, for links that can pull; 0 if pulling is not
     /// allowed.
     pub remote_addr: u64,
+    /// Set if [`Done`] may wait for the receiving program's next call.
+    pub late_done: bool,
 }
 
 impl Rts {
@@ -320,6 +322,7 @@ impl Rts {
             message_len: u64_at(bytes, 8),
             transfer: u32_at(bytes, 16),
             remote_addr: u64_at(bytes, 24),
+            late_done: bytes[20] & 1 != 0,
         }
     }
 
@@ -338,7 +341,7 @@ impl Rts {
         self.message.emit_as(KIND_RTS, RTS_LEN, bytes);
         put(bytes, 8, self.message_len.to_le_bytes());
         put(bytes, 16, self.transfer.to_le_bytes());
-        put(bytes, 20, [0; 4]);
+        put(bytes, 20, [u8::from(self.late_done), 0, 0, 0]);
         put(bytes, 24, self.remote_addr.to_le_bytes());
     }
 }

@@ -83,7 +83,8 @@ local records = {
         "Rts",
         {
             MESSAGE_FLAGS, { "port", 2 }, { "len", 2 }, { "seq", 2 }, { "message_len", 8 },
-            { "transfer", 4, hex = true }, { nil, 4 }, { "remote_addr", 8, hex = true },
+            { "transfer", 4, hex = true }, { "late_done", 1, bool = true }, { nil, 3 },
+            { "remote_addr", 8, hex = true },
         },
     },
     [4] = {
@@ -135,7 +136,8 @@ local records = {
         "Rts, tagged",
         {
             flags(), SPACE, FORM, { "len", 2 }, { "seq", 2 }, { "message_len", 8 },
-            { "transfer", 4, hex = true }, { nil, 4 }, { "remote_addr", 8, hex = true },
+            { "transfer", 4, hex = true }, { "late_done", 1, bool = true }, { nil, 3 },
+            { "remote_addr", 8, hex = true },
         },
         tagged = true,
     },

@@ -10,7 +10,7 @@
 use crate::plan::StreamPlan;
 use crate::queue::{Happening, Queue};
 use portolan_proto::StreamMessage;
-use portolan_wire::{Chunk, Rts};
+use portolan_wire::{Chunk, Done, Rts};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
@@ -64,8 +64,8 @@ pub(crate) enum Contents {
     Chunk(Chunk),
     /// Eager message.
     Message(StreamMessage),
-    /// First bytes of a transfer, behind its request.
-    Push(Rts),
+    /// First bytes of a transfer, behind its request and the completion of another one.
+    Push(Rts, Option<Done>),
 }
 
 /// Part in transit.

@@ -23,8 +23,8 @@ use std::time::Instant;
 /// is small; discarding is rare.
 const DISCARD_LEN: usize = 16 * 1024;
 
-/// Longest payload that is read ahead and copied, in bytes. A copy of 64 KiB within the cache takes
-/// about as long as two system calls.
+/// Most bytes of payload that are read ahead and copied. A copy of 64 KiB within the cache takes
+/// about as long as two system calls, and is made while the sender's next bytes arrive.
 const AHEAD_PAYLOAD_LEN_MAX: usize = 64 * 1024;
 
 /// A frame with a payload that is being received.
@@ -275,13 +275,16 @@ impl Connection {
         Ok(budget)
     }
 
-    /// Returns the number of bytes to read ahead while nothing is known of the next frame. A frame
-    /// like the last one then takes a single call and one copy. The front of the frame behind it
-    /// comes too if it is there, and the payload of that one is received at its place.
+    /// Returns the number of bytes to read ahead while nothing is known of the next frame. A short
+    /// frame like the last one then takes a single call and one copy. The front of the frame behind
+    /// it comes too if it is there, and the payload of that one is received at its place. Of a long
+    /// frame, the rest is received at its place.
     fn len_ahead(&self, call_len_max: usize) -> usize {
-        match self.last_len.min(call_len_max) {
-            len @ 1..=AHEAD_PAYLOAD_LEN_MAX => FRONT_LEN + len + FRONT_LEN,
-            _ => FRONT_LEN,
+        let payload_len = self.last_len.min(call_len_max);
+        match payload_len {
+            0 => FRONT_LEN,
+            1..=AHEAD_PAYLOAD_LEN_MAX => FRONT_LEN + payload_len + FRONT_LEN,
+            _ => FRONT_LEN + AHEAD_PAYLOAD_LEN_MAX,
         }
     }
 

@@ -15,11 +15,11 @@ use crate::streams::{POLL_ALL_TURNS, Streams};
 use portolan_link::stream::{HEAD_LEN_MAX, Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
-    DropReason, HeldId, LinkId, MessagePlace, OpId, PART_LEN_MAX_LATENCY_SENSITIVE, PartPlace,
-    Payload, PeerId, PushPlace, StreamMessage, Transmit,
+    DropReason, HeldId, LinkId, MessagePlace, OpId, PART_LEN_MAX_LATENCY_SENSITIVE, PartHead,
+    PartPlace, Payload, PeerId, PushPlace, StreamMessage, Transmit,
 };
 use portolan_sys::probe;
-use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Rts, Sum};
+use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Done, Rts, Sum};
 use std::io::IoSlice;
 
 /// Receive calls per connection and turn, and the bytes of each. They limit how long other messages
@@ -279,8 +279,8 @@ struct PartIntake<'a> {
 #[derive(Clone, Copy)]
 enum Head {
     Contents(Contents),
-    /// Request of a transfer; its first bytes follow.
-    Push(Rts),
+    /// Request of a transfer, whose first bytes follow, and the completion of another one.
+    Push(Rts, Option<Done>),
 }
 
 /// Contents of a part, as its head describes them.
@@ -308,15 +308,11 @@ fn parse(part: &Part) -> Option<(Head, Option<Sum>)> {
     if let Some(message) = StreamMessage::parse(bytes, part.len) {
         return Some((Head::Contents(Contents::Message(message)), sum));
     }
-    match Records::new(bytes, 0, bytes.len() + part.len).next() {
-        Some(Ok((Record::Chunk(chunk), payload))) if payload.start == bytes.len() => {
-            Some((Head::Contents(Contents::Chunk(chunk)), sum))
-        }
-        Some(Ok((Record::Rts(rts), _))) if rts.wire_len() == bytes.len() => {
-            Some((Head::Push(rts), sum))
-        }
-        _ => None,
-    }
+    let head = match PartHead::parse(bytes, part.len)? {
+        PartHead::Chunk(chunk) => Head::Contents(Contents::Chunk(chunk)),
+        PartHead::Push(rts, done) => Head::Push(rts, done),
+    };
+    Some((head, sum))
 }
 
 impl PartIntake<'_> {
@@ -373,10 +369,10 @@ impl PartIntake<'_> {
             Head::Contents(Contents::Message(message)) => {
                 self.inner.core.open_message(from, message)?;
             }
-            Head::Push(rts) => {
+            Head::Push(rts, done) => {
                 self.freshen();
                 let Inner { core, now, .. } = &mut *self.inner;
-                core.open_push(*now, from, rts, part.len as u64)?;
+                core.open_push(*now, from, (rts, *done), part.len as u64)?;
                 self.inner.drain(self.handlers, None);
             }
         }
@@ -387,7 +383,7 @@ impl PartIntake<'_> {
     fn contents(&mut self, part: &Part, head: &Head) -> Option<Contents> {
         match head {
             Head::Contents(contents) => Some(*contents),
-            Head::Push(rts) => match self.inner.core.place_push(PeerId(part.from), rts) {
+            Head::Push(rts, _) => match self.inner.core.place_push(PeerId(part.from), rts) {
                 PushPlace::Part(chunk) => Some(Contents::Chunk(chunk)),
                 PushPlace::Wait => None,
             },
@@ -398,7 +394,9 @@ impl PartIntake<'_> {
     fn landing(&self, part: &Part, head: Head) -> Contents {
         match head {
             Head::Contents(contents) => contents,
-            Head::Push(rts) => Contents::Chunk(self.inner.core.push_chunk(PeerId(part.from), &rts)),
+            Head::Push(rts, _) => {
+                Contents::Chunk(self.inner.core.push_chunk(PeerId(part.from), &rts))
+            }
         }
     }
 

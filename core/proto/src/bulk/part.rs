@@ -10,9 +10,10 @@ use super::trial::Carrier;
 use super::{FinishedRx, RxTransfer, Transfers};
 use crate::base::context::Context;
 use crate::mem::scratch::Scratch;
+use crate::path::control::ControlQueue;
 use crate::path::outgoing::{Outgoing, OutgoingKind};
 use crate::{LinkId, OpId, PeerId};
-use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk, Sum};
+use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk, Done, Record, Records, Rts, Sum};
 
 /// Maximum length of a part in bytes. At 5 GB/s it takes 50 µs to receive, for which short messages
 /// wait.
@@ -26,6 +27,9 @@ const PART_LEN_FIRST: u64 = 32 * 1024;
 /// Maximum length in bytes of a part, or a run of frames, while short messages pass. They wait
 /// about 5 µs for it at each end, about their own latency.
 pub const PART_LEN_MAX_LATENCY_SENSITIVE: usize = 16 * 1024;
+
+/// Maximum length of a part's head in bytes: the front of a stream less its two lengths.
+pub(crate) const HEAD_LEN_MAX: usize = 56;
 
 /// Alignment of parts of a transfer, relative to its buffer.
 const PAGE_LEN: u64 = 4096;
@@ -43,6 +47,38 @@ fn part_len(off: u64, left: u64, is_alone: bool, is_latency_sensitive: bool) -> 
         false => left.div_ceil(left.div_ceil(PART_LEN_MAX).max(1)),
     };
     left.min(part.next_multiple_of(PAGE_LEN))
+}
+
+/// Head of a part of a transfer, without its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartHead {
+    /// Place of the part in its transfer.
+    Chunk(Chunk),
+    /// Request of a transfer whose first bytes follow, and the completion of another one. `P15.13`,
+    /// `P15.16`
+    Push(Rts, Option<Done>),
+}
+
+impl PartHead {
+    /// Parses a head; `payload_len` is the number of bytes that follow it. Returns `None` if it is
+    /// not one of a part.
+    #[must_use]
+    pub fn parse(head: &[u8], payload_len: usize) -> Option<PartHead> {
+        let mut records = Records::new(head, 0, head.len() + payload_len);
+        let mut next = records.next();
+        let mut done = None;
+        if let Some(Ok((Record::Done(it), _))) = next {
+            done = Some(it);
+            next = records.next();
+        }
+        let (record, payload) = next?.ok()?;
+        match record {
+            _ if payload.start != head.len() => None,
+            Record::Chunk(chunk) if done.is_none() => Some(PartHead::Chunk(chunk)),
+            Record::Rts(rts) => Some(PartHead::Push(rts, done)),
+            _ => None,
+        }
+    }
 }
 
 /// Destination of the next bytes of a part.
@@ -65,10 +101,11 @@ pub enum PartPlace {
 
 impl Transfers {
     /// Returns the next part for the peer's stream. It has room for a checksum in front if
-    /// `checked`, and is short if `is_latency_sensitive`.
+    /// `checked`, and is short if `is_latency_sensitive`. A pushed part carries the completion that
+    /// waits in `control`.
     pub(crate) fn next_stream_part(
         &mut self,
-        queue: &mut SendQueue,
+        (queue, control): (&mut SendQueue, &mut ControlQueue),
         scratch: &mut Scratch,
         (checked, is_latency_sensitive): (bool, bool),
     ) -> Option<Outgoing> {
@@ -83,7 +120,7 @@ impl Transfers {
         if transfer.pushed.is_some() {
             queue.remove_ready(place);
             transfer.queued = false;
-            return transfer.push_part(key, scratch, checked);
+            return transfer.push_part(key, control, scratch, checked);
         }
         let off = transfer.next_off;
         let left = transfer.granted - off;

@@ -6,18 +6,19 @@
 //! Invariant: a pushed part needs no memory except the posted buffer. Its sender keeps the bytes
 //! until the transfer has ended.
 
-use super::part::PART_LEN_MAX;
+use super::part::{HEAD_LEN_MAX, PART_LEN_MAX};
 use super::send::SendQueue;
 use super::trial::Carrier;
 use super::{RxTransfer, Transfers, TxTransfer};
 use crate::base::context::Context;
 use crate::base::request::Request;
 use crate::mem::scratch::Scratch;
+use crate::path::control::ControlQueue;
 use crate::path::outgoing::{Outgoing, OutgoingKind};
 use crate::{DropReason, Instant, LinkId, OpId, PeerId};
 use alloc::vec::Vec;
 use core::ops::Range;
-use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Grant, Rts, Sum};
+use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, DONE_LEN, Done, Grant, Rts, Sum};
 
 /// Turns in which a pushed part waits for its buffer. A program that exchanges messages posts the
 /// receive within microseconds; the part takes longer to be sent again.
@@ -31,14 +32,18 @@ pub(crate) const PUSHES_MAX: usize = 64;
 pub(crate) struct EarlyStart {
     carrier: Carrier,
     is_alone: bool,
+    /// Set if its `Done` may wait for an answer of the receiving program. `P15.16`
+    late_done: bool,
 }
 
 impl EarlyStart {
-    /// Begins a transfer that is alone.
-    pub(crate) fn alone(carrier: Carrier) -> EarlyStart {
+    /// Begins a transfer that is alone. `is_trial` is set if its time decides on the carrier; it then
+    /// must not include the time until the program answers.
+    pub(crate) fn alone(carrier: Carrier, is_trial: bool) -> EarlyStart {
         EarlyStart {
             carrier,
             is_alone: true,
+            late_done: !is_trial,
         }
     }
 
@@ -47,6 +52,7 @@ impl EarlyStart {
         EarlyStart {
             carrier: Carrier::Stream,
             is_alone: false,
+            late_done: true,
         }
     }
 }
@@ -61,6 +67,7 @@ pub(super) struct Push {
     transfer: u32,
     /// Turns in which the part has waited.
     waited: u32,
+    late_done: bool,
 }
 
 impl Push {
@@ -105,7 +112,10 @@ impl Transfers {
         if start.carrier != Carrier::Stream {
             return true;
         }
-        transfer.pushed = Some(*rts);
+        transfer.pushed = Some(Rts {
+            late_done: start.late_done,
+            ..*rts
+        });
         transfer.granted = push_len(transfer.len, transfer.fragment_len);
         transfer.queued = true;
         ready.push_ready(key);
@@ -123,6 +133,17 @@ impl Transfers {
             && self.tx.len() <= PUSHES_MAX
             && self.tx.iter().all(is_whole)
             && self.tx.iter().filter(|tx| tx.pushed.is_some()).count() < most
+    }
+
+    /// Returns true if a transfer in `queue` has a part to push.
+    pub(crate) fn has_push_to_send(&self, queue: &SendQueue) -> bool {
+        let is_push = |key| self.tx.get(key).is_some_and(|tx| tx.pushed.is_some());
+        queue.has_ready(is_push)
+    }
+
+    /// Removes the completion that left with the request of transfer `key`.
+    pub(crate) fn take_carried_done(&mut self, key: u32) -> Option<Done> {
+        self.tx.get_mut(key)?.carried.take()
     }
 
     /// Takes back the requests to `peer` that were to be pushed and have not left. They must be sent
@@ -148,24 +169,25 @@ impl Transfers {
     }
 
     /// Takes back the requests to `peer` that were pushed and not answered, because the stream has
-    /// ended. They must be sent on a path. `P15.15`
-    pub(crate) fn take_pushed(&mut self, peer: PeerId) -> Vec<Rts> {
+    /// ended, each with the completion that left with it. They must be sent on a path. `P15.15`
+    pub(crate) fn take_pushed(&mut self, peer: PeerId) -> Vec<(Rts, Option<Done>)> {
         let keys = self
             .tx
             .keys_where(|tx| tx.peer == peer && tx.pushed.is_some());
-        let requests = keys
-            .into_iter()
-            .filter_map(|key| self.tx.get_mut(key)?.unpush());
+        let requests = keys.into_iter().filter_map(|key| {
+            let transfer = self.tx.get_mut(key)?;
+            Some((transfer.unpush()?, transfer.carried.take()))
+        });
         requests.collect()
     }
 
     /// Takes back the pushed requests of transfers out of bytes `range` of the memory of `op`, which
-    /// cannot be read. Returns each with its peer.
+    /// cannot be read. Returns each with its peer, and the completion that was to leave with it.
     pub(crate) fn take_pushed_within(
         &mut self,
         op: OpId,
         range: &Range<u64>,
-    ) -> Vec<(PeerId, Rts)> {
+    ) -> Vec<(PeerId, Rts, Option<Done>)> {
         let touches = |tx: &TxTransfer| {
             let (begin, end) = (tx.base, tx.base.saturating_add(tx.len));
             tx.op == op && tx.pushed.is_some() && begin < range.end && range.start < end
@@ -173,7 +195,7 @@ impl Transfers {
         let keys = self.tx.keys_where(touches);
         let requests = keys.into_iter().filter_map(|key| {
             let transfer = self.tx.get_mut(key)?;
-            Some((transfer.peer, transfer.unpush()?))
+            Some((transfer.peer, transfer.unpush()?, transfer.carried.take()))
         });
         requests.collect()
     }
@@ -198,6 +220,7 @@ impl Transfers {
             len,
             transfer: 0,
             waited: 0,
+            late_done: rts.late_done,
         });
         Ok(())
     }
@@ -264,6 +287,7 @@ impl Transfers {
         ctx.counters_mut().pushes_placed += 1;
         transfer.granted = push.len;
         transfer.streamed = true;
+        transfer.late_done = push.late_done;
         self.scheduler.on_pushed(transfer.link, push.len);
         transfer.granted == transfer.len
     }
@@ -279,22 +303,33 @@ impl Transfers {
 }
 
 impl TxTransfer {
-    /// Returns the part that leaves with the request.
+    /// Returns the part that leaves with the request, and with the completion that waits in `control`
+    /// if there is room.
     pub(super) fn push_part(
         &mut self,
         key: u32,
+        control: &mut ControlQueue,
         scratch: &mut Scratch,
         checked: bool,
     ) -> Option<Outgoing> {
         let rts = self.pushed.as_ref()?;
         let check_len = if checked { CHECK_LEN } else { 0 };
-        let header_len = check_len + rts.wire_len();
+        let mut header_len = check_len + rts.wire_len();
+        if header_len + DONE_LEN <= HEAD_LEN_MAX {
+            self.carried = control.take_late_done();
+            header_len += if self.carried.is_some() { DONE_LEN } else { 0 };
+        }
         let out = scratch.start(header_len);
         if checked {
             // The link, which has the bytes, computes the sum.
             out[..CHECK_LEN].copy_from_slice(&CheckedFrame::front(Sum::default()));
         }
-        rts.emit(&mut out[check_len..]);
+        let mut at = check_len;
+        if let Some(done) = &self.carried {
+            done.emit(&mut out[at..]);
+            at += DONE_LEN;
+        }
+        rts.emit(&mut out[at..]);
         self.next_off = self.granted;
         let len = usize::try_from(self.granted).unwrap_or(usize::MAX);
         Some(Outgoing {

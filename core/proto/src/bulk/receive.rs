@@ -39,6 +39,7 @@ impl Transfers {
             fragment_len: announced.fragment_len,
             streamed: false,
             takes_parts: false,
+            late_done: false,
             has_left_stream: false,
             origin,
             to: request.to,
@@ -229,6 +230,7 @@ impl Transfers {
             // P8.4, P15.6
             pending_done: (transfer.lossless || transfer.streamed)
                 .then_some(transfer.sender_transfer),
+            late_done: transfer.late_done,
         })
     }
 

@@ -53,6 +53,11 @@ impl SendQueue {
         self.parts.extend(parts);
     }
 
+    /// Returns true if any transfer in the queue is `is_selected`.
+    pub(super) fn has_ready(&self, is_selected: impl Fn(u32) -> bool) -> bool {
+        self.ready.iter().any(|&key| is_selected(key))
+    }
+
     /// Returns the first `is_selected` transfer, and its position in the queue.
     pub(super) fn find_ready(&self, is_selected: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
         let place = self.ready.iter().position(|&key| is_selected(key))?;
@@ -140,6 +145,7 @@ impl Transfers {
             is_alone: false,
             is_untimed: false,
             pushed: None,
+            carried: None,
             confirmed: 0,
         };
         let key = self.tx.insert(transfer).ok()?;

@@ -119,6 +119,12 @@ impl Trial {
         }
     }
 
+    /// Returns true if both carriers were tried for transfers of this kind.
+    pub(crate) fn is_decided(&self, kind: Kind) -> bool {
+        let classes = self.classes.as_ref();
+        classes.is_some_and(|classes| classes[class_of(kind)].better.is_some())
+    }
+
     /// Returns true if transfers of `len` bytes are faster as fragments, and counts another one.
     pub(crate) fn has_rejected_stream(&mut self, len: u64) -> bool {
         let Some(classes) = &mut self.classes else {

@@ -68,7 +68,10 @@ impl Core {
             path.expedite_ack();
         }
         if let Some(transfer) = done.pending_done {
-            peer.control().push_done(transfer, DoneStatus::Complete);
+            match done.late_done {
+                true => peer.push_late_done(transfer),
+                false => peer.control().push_done(transfer, DoneStatus::Complete),
+            }
         }
         let (lanes, mut env) = peer.lanes(&mut self.sh);
         match done.origin {

@@ -33,9 +33,9 @@ impl Core {
         // The request must reach the receiver before the report of the fault. These transfers
         // therefore fail when they are granted.
         let pushed = self.sh.transfers.take_pushed_within(op, range);
-        for (to, rts) in &pushed {
+        for (to, rts, done) in &pushed {
             if let Some(Some(peer)) = self.peers.get_mut(to.index()) {
-                peer.stage_request(&mut self.sh, rts);
+                peer.move_push(&mut self.sh, rts, *done);
             }
             self.touch(*to);
         }

@@ -416,7 +416,12 @@ impl Core {
         }
     }
 
-    fn on_done(&mut self, now: Instant, from: PeerId, done: &Done) -> Result<(), DropReason> {
+    pub(super) fn on_done(
+        &mut self,
+        now: Instant,
+        from: PeerId,
+        done: &Done,
+    ) -> Result<(), DropReason> {
         if done.status == DoneStatus::Unreadable {
             return self.on_source_fault(from, done.transfer);
         }

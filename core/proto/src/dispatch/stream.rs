@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use crate::{
     Core, DropReason, Instant, MessagePlace, PartPlace, PeerId, PushPlace, StreamMessage, StreamUse,
 };
-use portolan_wire::{Chunk, LaneId, Record, Rts};
+use portolan_wire::{Chunk, Done, LaneId, Record, Rts};
 
 impl Core {
     /// Returns true if transfers may use streams.
@@ -62,8 +62,8 @@ impl Core {
         self.sh.transfers.expects_by(crate::LinkId::STREAM)
     }
 
-    /// Handles the request in the head of a pushed part of `len` bytes from `from`, unless it was
-    /// handled before. Events follow.
+    /// Handles the request in the head of a pushed part of `len` bytes from `from`, and the completion
+    /// before it, unless they were handled before. Events follow.
     ///
     /// # Errors
     /// The head is impossible; the stream must be closed. `P15.5`
@@ -71,7 +71,7 @@ impl Core {
         &mut self,
         now: Instant,
         from: PeerId,
-        rts: &Rts,
+        (rts, done): (&Rts, Option<Done>),
         len: u64,
     ) -> Result<(), DropReason> {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
@@ -85,6 +85,16 @@ impl Core {
         }
         self.sh.transfers.begin_push(from, rts, len)?;
         peer.on_activity(now);
+        if let Some(done) = done {
+            match self.on_done(now, from, &done) {
+                // P15.16: it was repeated, and arrived by a path.
+                Ok(()) | Err(DropReason::StaleTransfer) => {}
+                Err(reason) => return Err(reason),
+            }
+        }
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return Ok(());
+        };
         let (lanes, env) = &mut peer.lanes(&mut self.sh);
         let request = Record::Rts(*rts);
         let handled = lanes.on_record(env, &request, 0..0, (crate::LinkId::STREAM, false));

@@ -200,7 +200,11 @@ impl Core {
             || self.pending_counts.unsent > 0
             || self.sh.transfers.count() > 0
             || self.sh.remote.outstanding_count() > 0;
-        match waits || !self.ready.is_empty() && self.has_urgent_tx() {
+        let has_late_done = |peer: &PeerId| match self.peers.get(peer.index()) {
+            Some(Some(peer)) => peer.has_late_done(),
+            _ => false,
+        };
+        match waits || self.has_urgent_tx() || self.ready.iter().any(has_late_done) {
             true => PendingWork::Unsent,
             false => PendingWork::Unacknowledged,
         }

@@ -32,6 +32,8 @@ const _: () = assert!(
 #[derive(Debug, Default)]
 pub(crate) struct ControlQueue {
     waiting: VecDeque<Control>,
+    /// Set if the only record is a `Done` that waits for the program's next call. `P15.16`
+    is_late: bool,
     /// Last grant sent, as long as its transfer may wait for it. `P5.11`
     last_grant: Option<Grant>,
 }
@@ -40,11 +42,43 @@ impl ControlQueue {
     #[inline]
     pub(crate) fn push(&mut self, control: Control) {
         self.waiting.push_back(control);
+        self.is_late = false;
     }
 
     /// Queues the completion of a transfer for the peer.
     pub(crate) fn push_done(&mut self, transfer: u32, status: DoneStatus) {
         self.push(Control::Done(Done { status, transfer }));
+    }
+
+    /// Queues the completion of a transfer, which waits for the program's next call unless another
+    /// record is queued. `P15.16`
+    pub(crate) fn push_late_done(&mut self, transfer: u32) {
+        let is_alone = self.is_empty();
+        self.push_done(transfer, DoneStatus::Complete);
+        self.is_late = is_alone;
+    }
+
+    /// Removes the completion that waits for the program's next call.
+    pub(crate) fn take_late_done(&mut self) -> Option<Done> {
+        if !core::mem::take(&mut self.is_late) {
+            return None;
+        }
+        match self.waiting.pop_front() {
+            Some(Control::Done(done)) => Some(done),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a completion waits for the program's next call, and nothing else is queued.
+    #[inline]
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// Returns true if any record must be sent before the program's next call.
+    #[inline]
+    pub(crate) fn has_urgent(&self) -> bool {
+        !self.is_empty() && !self.is_late
     }
 
     /// Replaces the queued reply to operation `op` of `lane` by a refusal.
@@ -65,12 +99,14 @@ impl ControlQueue {
 
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
+        self.is_late = false;
         self.last_grant = None;
     }
 
     /// Writes the records that fit `out`; returns the bytes written.
     pub(crate) fn emit(&mut self, out: &mut [u8]) -> usize {
         let mut len = 0;
+        self.is_late = false;
         while len + CONTROL_LEN_MAX <= out.len()
             && let Some(control) = self.waiting.pop_front()
         {

@@ -9,6 +9,7 @@ use super::stream::StreamState;
 use crate::base::context::Context;
 use crate::base::narrow::narrow;
 use crate::base::time::Span;
+use crate::bulk::part::HEAD_LEN_MAX;
 use crate::mem::copy::copy;
 use crate::mem::slot::{FRAGMENTED_LEN_MAX, SlotId, SlotPool};
 use crate::path::Path;
@@ -27,9 +28,6 @@ use portolan_wire::{
 /// [`StreamUse::Auto`] sends eager messages as fragments: where both were measured, runs of fragments
 /// by UDP were faster at each length up to 64 KiB.
 const STREAM_MESSAGE_LEN_MIN: usize = 2 * 1024;
-
-/// Maximum length of a record's head in bytes: the front of a stream less its two lengths. `P15.9`
-const HEAD_LEN_MAX: usize = 56;
 
 /// Bytes of received messages after which they are acknowledged at once. A sender keeps a copy of
 /// each until then. A quarter of what it may have in flight, so it needs few buffers.

@@ -9,16 +9,18 @@ use crate::base::time::Span;
 use crate::bulk::push::{EarlyStart, PUSHES_MAX};
 use crate::bulk::trial::{Carrier, Trial};
 use crate::path::Path;
+use crate::path::control::Control;
 use crate::shared::Shared;
 use crate::{Event, Instant, PeerId, StreamUse};
 use alloc::boxed::Box;
+use portolan_wire::{Done, DoneStatus, Rts};
 
 /// Pause before a stream is requested again after a failure; doubles with consecutive failures.
 const RETRY_MIN: Span = Span::from_millis(1000);
 const RETRY_MAX: Span = Span::from_millis(64_000);
 
-/// Consecutive misses that are counted. A miss costs the transmission of one part; with this limit,
-/// at most one of 64 messages is pushed without success.
+/// Consecutive misses that are counted. A miss costs the transmission of one part, or a delay of a
+/// completion; with this limit, at most one of 64 messages is delayed by it.
 const MISSES_MAX: u32 = 6;
 
 /// See the module documentation.
@@ -45,6 +47,10 @@ struct History {
     /// announce before the next push.
     missed_count: u32,
     unpushed_left: u32,
+    /// Consecutive completions that waited for the program's next call and then left in a frame of
+    /// their own, and the number of completions to send at once before the next one waits.
+    lone_done_count: u32,
+    prompt_dones_left: u32,
     /// Transfers that may be pushed behind one another, less one. Doubles with each part that the
     /// receiver takes.
     pushed_behind_max: usize,
@@ -100,13 +106,37 @@ impl StreamState {
 
     /// Chooses the carrier of a transfer that is alone, while the stream is open. Returns `None` if
     /// the receiver discarded the last pushed parts. `P15.13`
-    fn choose_alone(&mut self, usage: StreamUse, len: u64) -> Option<Carrier> {
+    fn choose_alone(&mut self, usage: StreamUse, len: u64) -> Option<EarlyStart> {
         let history = self.history.get_or_insert_default();
         if history.unpushed_left > 0 {
             history.unpushed_left -= 1;
             return None;
         }
-        Some(history.trial.choose(usage, (len, true)))
+        let carrier = history.trial.choose(usage, (len, true));
+        let is_trial = usage == StreamUse::Auto && !history.trial.is_decided((len, true));
+        Some(EarlyStart::alone(carrier, is_trial))
+    }
+
+    /// Returns true if a completion may wait for the program's next call, because the last ones left
+    /// with its answer. `P15.16`
+    fn awaits_answer(&mut self) -> bool {
+        let history = self.history.get_or_insert_default();
+        let is_due = history.prompt_dones_left == 0;
+        history.prompt_dones_left = history.prompt_dones_left.saturating_sub(1);
+        is_due
+    }
+
+    /// Records that a completion that has waited has left, together with something else or in a frame
+    /// of its own. After each of the latter, twice as many are sent at once.
+    pub(super) fn on_late_done_sent(&mut self, is_with_answer: bool) {
+        let history = self.history.get_or_insert_default();
+        history.lone_done_count = match is_with_answer {
+            true => 0,
+            false => (history.lone_done_count + 1).min(MISSES_MAX),
+        };
+        if !is_with_answer {
+            history.prompt_dones_left = 1 << history.lone_done_count;
+        }
     }
 
     /// Records whether the receiver took the pushed part of a transfer. After each miss, twice as
@@ -210,8 +240,7 @@ impl Peer {
             return None;
         }
         if sh.transfers.is_sending_nothing() {
-            let carrier = self.stream.choose_alone(usage, len)?;
-            return Some(EarlyStart::alone(carrier));
+            return self.stream.choose_alone(usage, len);
         }
         let most = self.stream.pushes_max(usage, len);
         let may_follow = most > 1 && sh.transfers.may_push_behind(self.id, len, most);
@@ -229,10 +258,26 @@ impl Peer {
         }
     }
 
+    /// Queues the completion of a transfer that the peer has pushed. `P15.16`
+    pub(crate) fn push_late_done(&mut self, transfer: u32) {
+        match self.stream.awaits_answer() {
+            true => self.control.push_late_done(transfer),
+            false => self.control.push_done(transfer, DoneStatus::Complete),
+        }
+    }
+
+    /// Sends a pushed request on a path, and the completion that left with it.
+    pub(crate) fn move_push(&mut self, sh: &mut Shared, rts: &Rts, done: Option<Done>) {
+        self.stage_request(sh, rts);
+        if let Some(done) = done {
+            self.control.push(Control::Done(done));
+        }
+    }
+
     /// Sends the requests that a stream may not have carried on a path. `P15.15`
     pub(super) fn move_pushed_requests(&mut self, sh: &mut Shared) {
-        for rts in sh.transfers.take_pushed(self.id) {
-            self.stage_request(sh, &rts);
+        for (rts, done) in sh.transfers.take_pushed(self.id) {
+            self.move_push(sh, &rts, done);
         }
     }
 }

@@ -248,6 +248,7 @@ impl Peer {
             message_len: len,
             transfer: key,
             remote_addr,
+            late_done: false,
         };
         let begin = |start| {
             let queue = &mut self.send_queue;

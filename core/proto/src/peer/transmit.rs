@@ -7,6 +7,7 @@
 use super::{Direct, Peer};
 use crate::base::narrow::narrow;
 use crate::mem::scratch::Scratch;
+use crate::path::control::Control;
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::path::{Contents, OpenFrame, Path, SHARED_FRAME_LEN_LOSSLESS};
 use crate::shared::Shared;
@@ -50,11 +51,16 @@ impl Peer {
         let Shared {
             transfers, scratch, ..
         } = sh;
-        transfers.next_stream_part(
-            &mut self.send_queue,
+        let had_late_done = self.control.is_late();
+        let part = transfers.next_stream_part(
+            (&mut self.send_queue, &mut self.control),
             scratch,
             (checked, is_latency_sensitive),
-        )
+        );
+        if had_late_done && !self.control.is_late() {
+            self.stream.on_late_done_sent(true);
+        }
+        part
     }
 
     #[inline]
@@ -114,7 +120,7 @@ impl Peer {
     pub(crate) fn has_urgent_tx(&self, credit_len: u32) -> bool {
         let waits = |path: &Path| path.has_urgent() || self.session.has_handshake(path.link());
         self.session.failure().is_some()
-            || !self.control.is_empty()
+            || self.control.has_urgent()
             || self.lanes.has_urgent_credit(credit_len)
             || !self.send_queue.is_empty()
             || self.paths.iter().any(waits)
@@ -127,6 +133,16 @@ impl Peer {
         let more = self.is_starved();
         let is_sendable = |path: &Path| !path.is_blocked() && path.has_run_to_send(more);
         !self.ack_waited && self.paths.iter().any(is_sendable)
+    }
+
+    /// Returns true if a pushed part leaves by the stream next, in whose head a completion fits.
+    fn pushes_next(&self, sh: &Shared) -> bool {
+        self.stream.takes_parts() && sh.transfers.has_push_to_send(&self.send_queue)
+    }
+
+    /// Returns true if the completion of a transfer waits for the program's next call.
+    pub(crate) fn has_late_done(&self) -> bool {
+        self.control.is_late()
     }
 
     /// Takes the lane's next frame. The high lane also carries control records, with or without
@@ -146,7 +162,8 @@ impl Peer {
         let control = is_small
             && lane == LaneId::High
             && self.has_control()
-            && !(self.control.is_empty() && self.run_is_first());
+            && !(self.control.is_empty() && self.run_is_first())
+            && !(self.control.is_late() && self.pushes_next(sh));
         let path = self.paths.get(link)?;
         // P3.3
         (control && path.window_left() > 0).then(|| path.empty_frame(&mut sh.slots))
@@ -163,6 +180,9 @@ impl Peer {
     ) -> Option<Outgoing> {
         let path = self.paths.get(link)?;
         let (limit, room) = (path.frame_len(), path.window_left() > 0);
+        if self.control.is_late() {
+            self.stream.on_late_done_sent(frame.len > FRAME_HEADER_LEN);
+        }
         self.append_control(sh, &mut frame, limit, room);
         self.append_acks(now, sh, &mut frame, limit);
         if !frame.numbered && self.control.last_grant().is_some() {
@@ -320,6 +340,9 @@ impl Peer {
         }
         if let OutgoingKind::Chunk { transfer, off } = kind {
             sh.transfers.rewind(&mut self.send_queue, transfer, off);
+            if let Some(done) = sh.transfers.take_carried_done(transfer) {
+                self.control.push(Control::Done(done));
+            }
         }
     }
 

@@ -104,6 +104,8 @@ pub(super) struct Pair {
     pub(super) cut_after: Option<usize>,
     /// Set per end once that has happened.
     is_cut: [bool; 2],
+    /// Set while the program computes: only urgent frames are sent, and others at the next timer.
+    pub(super) computes: bool,
     /// Number of calls with bulk data that a network refuses.
     pub(super) bulk_refused: usize,
     /// Number of frames that were taken as parts of runs.
@@ -466,6 +468,7 @@ impl Pair {
             streams_refused: 0,
             cut_after: None,
             is_cut: [false; 2],
+            computes: false,
             bulk_refused: 0,
             runs_taken: 0,
             takes: false,
@@ -498,7 +501,10 @@ impl Pair {
         let end = self.now + limit;
         loop {
             for index in 0..2 {
-                self.transmit(index);
+                let core = &self.ends[index].core;
+                if !self.computes || core.has_urgent_tx() || core.poll_timeout() <= self.now {
+                    self.transmit(index);
+                }
             }
             let arrival = self
                 .wires

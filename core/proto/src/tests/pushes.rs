@@ -210,6 +210,82 @@ fn pushed_messages_survive_the_end_of_their_stream() {
     }
 }
 
+/// Sends a message to the other end, where a receive is posted, while the programs compute
+/// afterwards.
+fn exchange(pair: &mut Pair, from: usize, salt: usize) -> OpId {
+    let to = 1 - from;
+    pair.ends[to].post(PORT, 100_000, None);
+    let before: Vec<u64> = pair.ends[from].memory.keys().copied().collect();
+    let sent = pair.ends[from].send([A, B][to], &LOW, &pattern(100_000, salt));
+    sent.unwrap();
+    let mut keys = pair.ends[from].memory.keys();
+    let op = OpId(*keys.find(|key| !before.contains(key)).unwrap());
+    pair.run(Duration::from_millis(1));
+    let got = pair.ends[to].got.last().unwrap();
+    assert!(got.bytes == pattern(100_000, salt));
+    op
+}
+
+// P15.16
+#[test]
+fn completion_leaves_with_the_answer() {
+    let mut pair = pair(10);
+    pair.computes = true;
+    for round in 0..20 {
+        let before = pair.ends[1].core.counters().frames_sent;
+        let op = exchange(&mut pair, 0, 2 * round);
+        assert!(!pair.ends[0].sent.contains_key(&op.0), "{round}");
+        exchange(&mut pair, 1, 2 * round + 1);
+        assert_eq!(pair.ends[0].sent[&op.0], Ok(()));
+        assert_eq!(pair.ends[1].core.counters().frames_sent, before + 1);
+    }
+    pair.computes = false;
+    pair.run(Duration::from_millis(20));
+    pair.assert_clean();
+}
+
+// P15.16
+#[test]
+fn completions_are_sent_at_once_to_a_peer_that_gets_no_answers() {
+    let mut pair = pair(11);
+    let mut late = Vec::new();
+    for round in 0..20 {
+        pair.computes = true;
+        let op = exchange(&mut pair, 0, round);
+        if !pair.ends[0].sent.contains_key(&op.0) {
+            assert_ne!(pair.ends[1].core.pending_work(), PendingWork::None);
+            late.push(round);
+        }
+        // Another call.
+        pair.computes = false;
+        pair.run(Duration::from_millis(1));
+        assert_eq!(pair.ends[0].sent[&op.0], Ok(()));
+    }
+    assert_eq!(late, [0, 3, 8, 17]);
+    pair.assert_clean();
+}
+
+// P15.16
+#[test]
+fn completion_survives_the_end_of_its_stream() {
+    for seed in 0..60 {
+        let mut pair = pair(seed);
+        pair.computes = true;
+        let op = exchange(&mut pair, 0, 1);
+        pair.ends[0].post(PORT, 100_000, None);
+        pair.ends[1].send(A, &LOW, &pattern(100_000, 2)).unwrap();
+        pair.run(Duration::from_micros(seed % 10));
+        pair.computes = seed % 3 == 0;
+        pair.close_stream();
+        pair.run(Duration::from_millis(500));
+        pair.computes = false;
+        pair.run(Duration::from_millis(100));
+        assert_eq!(pair.ends[0].sent[&op.0], Ok(()), "seed {seed}");
+        assert!(pair.ends[0].got[0].bytes == pattern(100_000, 2));
+        pair.assert_clean();
+    }
+}
+
 // P5.12
 #[test]
 fn unreadable_pushed_message_fails_at_both_ends() {
@@ -260,6 +336,7 @@ fn impossible_pushes_are_rejected() {
         message_len,
         transfer,
         remote_addr: 0,
+        late_done: false,
     };
     let core = &mut pair.ends[1].core;
     for (rts, len) in [
@@ -269,7 +346,7 @@ fn impossible_pushes_are_rejected() {
         (rts(Message { len: 0, ..spec }, 100_000, 1), 100_000),
         (rts(spec, 0, 1), 0),
     ] {
-        let opened = core.open_push(pair.now, A, &rts, len);
+        let opened = core.open_push(pair.now, A, (&rts, None), len);
         assert_eq!(opened, Err(DropReason::BadFragment), "{rts:?} {len}");
     }
     assert_eq!(counts(&pair), (0, 0));

@@ -53,6 +53,7 @@ fn every_record_round_trips() {
         message_len: 1 << 40,
         transfer: 5,
         remote_addr: 0xfeed,
+        late_done: true,
     };
     let bytes = emitted::<RTS_LEN>(|b| rts.emit(b));
     assert_eq!(only(&bytes), (Record::Rts(rts), RTS_LEN..RTS_LEN));
@@ -261,6 +262,7 @@ fn tagged_records_round_trip() {
             message_len: 1 << 33,
             transfer: 8,
             remote_addr: 9,
+            late_done: false,
         };
         rts.emit(&mut frame);
         let at = RTS_LEN + match_bits_len;

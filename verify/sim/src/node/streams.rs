@@ -9,10 +9,9 @@ use crate::context::Context;
 use crate::stream::{self, Contents, Part, Payload, Sent};
 use crate::trace::Item;
 use portolan_proto::{
-    DropReason, ExpectedRun, LinkId, MessagePlace, OpId, PartPlace, PeerId, PushPlace,
+    DropReason, ExpectedRun, LinkId, MessagePlace, OpId, PartHead, PartPlace, PeerId, PushPlace,
     StreamMessage, Transmit,
 };
-use portolan_wire::{Record, Records};
 
 /// Initial value of a checksum (FNV-1a's offset basis).
 const SUM: u64 = 0xcbf2_9ce4_8422_2325;
@@ -40,11 +39,9 @@ pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
     };
     let part = transmit.payload().first()?;
     let (op, off, len) = (part.op, part.off, part.len);
-    let record = Records::new(headers, 0, headers.len() + len).next()?;
-    let contents = match record.ok()?.0 {
-        Record::Chunk(chunk) => Contents::Chunk(chunk),
-        Record::Rts(rts) => Contents::Push(rts),
-        _ => return None,
+    let contents = match PartHead::parse(headers, len)? {
+        PartHead::Chunk(chunk) => Contents::Chunk(chunk),
+        PartHead::Push(rts, done) => Contents::Push(rts, done),
     };
     Some(PartOut {
         contents,
@@ -210,7 +207,7 @@ impl Node {
         };
         let begin = match contents {
             Contents::Chunk(chunk) => chunk.offset,
-            Contents::Message(_) | Contents::Push(_) => 0,
+            Contents::Message(_) | Contents::Push(..) => 0,
         };
         let item = Item::Taken {
             from: from.0,
@@ -249,12 +246,13 @@ impl Node {
         contents: Contents,
         (off, len): (usize, usize),
     ) -> Option<Contents> {
-        let Contents::Push(rts) = contents else {
+        let Contents::Push(rts, done) = contents else {
             return Some(contents);
         };
         let local = self.clock.local(cx.now);
         if off == 0 {
-            self.core.open_push(local, from, &rts, len as u64).ok()?;
+            let request = (&rts, done);
+            self.core.open_push(local, from, request, len as u64).ok()?;
             self.drain(cx, &[]);
         }
         loop {
@@ -268,7 +266,7 @@ impl Node {
     fn must_be_right(&self, from: PeerId, contents: &Contents) -> bool {
         match contents {
             Contents::Chunk(chunk) => self.core.needs_part(from, chunk),
-            Contents::Message(_) | Contents::Push(_) => true,
+            Contents::Message(_) | Contents::Push(..) => true,
         }
     }
 
@@ -292,7 +290,7 @@ impl Node {
                 let range = (off as u64, len as u64);
                 self.core.handle_message(local, from, message, range);
             }
-            Contents::Push(_) => {}
+            Contents::Push(..) => {}
         }
         self.drain(cx, &[]);
     }
@@ -312,7 +310,7 @@ impl Node {
         let place = match contents {
             Contents::Chunk(chunk) => self.core.place_part(from, chunk, range.0, range.1),
             Contents::Message(message) => return self.place_message(cx, from, message, off, bytes),
-            Contents::Push(_) => return None,
+            Contents::Push(..) => return None,
         };
         match place {
             PartPlace::Nowhere => Some(most),

@@ -17,14 +17,13 @@ impl Pair {
             return self.deliver_streamed(wire, head_len);
         }
         let end = &mut self.ends[wire.to];
-        let mut records = portolan_wire::Records::new(&wire.frame, 0, wire.frame.len());
-        let (chunk, payload) = match records.next() {
-            Some(Ok((Record::Chunk(chunk), payload))) => (chunk, &wire.frame[payload]),
-            Some(Ok((Record::Rts(rts), _))) => {
-                let payload = &wire.frame[rts.wire_len()..];
-                let opened = end
-                    .core
-                    .open_push(self.now, from, &rts, payload.len() as u64);
+        let head_len = head_len_of_part(&wire.frame).expect("a part");
+        let (head, payload) = wire.frame.split_at(head_len);
+        let (chunk, payload) = match PartHead::parse(head, payload.len()) {
+            Some(PartHead::Chunk(chunk)) => (chunk, payload),
+            Some(PartHead::Push(rts, done)) => {
+                let len = payload.len() as u64;
+                let opened = end.core.open_push(self.now, from, (&rts, done), len);
                 opened.unwrap();
                 end.drain(&[]);
                 // Nothing is posted while the part waits.
@@ -36,7 +35,7 @@ impl Pair {
                 };
                 (chunk, payload)
             }
-            _ => panic!("no part: {:?}", &wire.frame[..24]),
+            None => panic!("no part: {:?}", &wire.frame[..24]),
         };
         let mut at = 0;
         while at < payload.len() {
@@ -112,6 +111,16 @@ impl Pair {
         self.wires.retain(|wire| wire.link != LinkId::STREAM);
         self.ends[0].core.stream_closed(self.now, B, true);
     }
+}
+
+/// Returns the length of the head if a frame of a stream is a part of a transfer.
+fn head_len_of_part(frame: &[u8]) -> Option<usize> {
+    let records = portolan_wire::Records::new(frame, 0, frame.len());
+    let mut records = records.map_while(Result::ok);
+    records.find_map(|(record, payload)| match record {
+        Record::Chunk(_) | Record::Rts(_) => Some(payload.start),
+        _ => None,
+    })
 }
 
 /// Returns the length of the head if a frame of a stream is an eager message.
