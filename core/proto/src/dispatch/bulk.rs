@@ -63,14 +63,14 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) else {
             return;
         };
-        // P3.5
-        for path in peer.paths_mut().iter_mut() {
-            path.expedite_ack();
-        }
-        if let Some(transfer) = done.pending_done {
-            match done.late_done {
-                true => peer.push_late_done(transfer),
-                false => peer.control().push_done(transfer, DoneStatus::Complete),
+        match done.pending_done {
+            Some(transfer) if done.late_done => peer.push_late_done(transfer),
+            Some(transfer) => peer.control().push_done(transfer, DoneStatus::Complete),
+            None => {
+                // P3.5
+                for path in peer.paths_mut().iter_mut() {
+                    path.expedite_ack();
+                }
             }
         }
         let (lanes, mut env) = peer.lanes(&mut self.sh);
