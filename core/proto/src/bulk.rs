@@ -18,9 +18,9 @@ use crate::mem::slab::{SLAB_LEN_MAX, Slab};
 use crate::{Address, Event, Instant, LinkId, OpError, OpId, PeerId};
 use alloc::vec::Vec;
 use grant::Scheduler;
-use portolan_wire::{Done, LaneId, Rts};
+use portolan_wire::{Done, LaneId};
 use prediction::Prediction;
-use push::Push;
+use push::{Push, PushRequest};
 use trial::Carrier;
 
 /// Recipient of a transfer's completion.
@@ -114,7 +114,7 @@ pub(crate) struct TxTransfer {
     /// and is not used by the trial.
     is_untimed: bool,
     /// Request that leaves with the first part, until the receiver has answered. `P15.13`
-    pushed: Option<Rts>,
+    pushed: Option<PushRequest>,
     /// Completion of another transfer, which left with that request. `P15.16`
     carried: Option<Done>,
     /// End of the prefix that the receiver has reported as arrived.

@@ -51,7 +51,7 @@ pub use base::remote::{AtomicSpec, PutNotice, RemoteFault, Reply};
 pub use base::time::Instant;
 pub use bulk::part::{PART_LEN_MAX_LATENCY_SENSITIVE, PartHead, PartPlace};
 pub use bulk::prediction::ExpectedRun;
-pub use bulk::push::PushPlace;
+pub use bulk::push::{PushPlace, PushRequest};
 pub use dispatch::Core;
 pub use dispatch::batch::TakenRun;
 pub use dispatch::shortcut::{

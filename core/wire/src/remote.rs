@@ -269,6 +269,8 @@ pub struct RemoteSource {
     pub transfer: u32,
     /// Address of the bytes in the target's memory, for links that can pull; 0 otherwise.
     pub remote_addr: u64,
+    /// Set if [`Done`](crate::Done) may wait for the initiating program's next call.
+    pub late_done: bool,
 }
 
 impl RemoteSource {
@@ -278,6 +280,7 @@ impl RemoteSource {
             op: u32_at(bytes, 4),
             transfer: u32_at(bytes, 8),
             remote_addr: u64_at(bytes, 16),
+            late_done: bytes[12] & 1 != 0,
         }
     }
 
@@ -291,7 +294,7 @@ impl RemoteSource {
         put(bytes, 2, self.fragment_len.to_le_bytes());
         put(bytes, 4, self.op.to_le_bytes());
         put(bytes, 8, self.transfer.to_le_bytes());
-        put(bytes, 12, [0; 4]);
+        put(bytes, 12, [u8::from(self.late_done), 0, 0, 0]);
         put(bytes, 16, self.remote_addr.to_le_bytes());
     }
 }
@@ -376,6 +379,7 @@ mod tests {
             op: 3,
             transfer: 4,
             remote_addr: 5,
+            late_done: true,
         };
         let mut bytes = [0xa5; REMOTE_SOURCE_LEN];
         source.emit(&mut bytes);

@@ -174,8 +174,8 @@ local records = {
     [36] = {
         "RemoteSource",
         {
-            { nil, 1 }, { "fragment_len", 2 }, { "op", 4 }, { "transfer", 4, hex = true }, { nil, 4 },
-            { "remote_addr", 8, hex = true },
+            { nil, 1 }, { "fragment_len", 2 }, { "op", 4 }, { "transfer", 4, hex = true },
+            { "late_done", 1, bool = true }, { nil, 3 }, { "remote_addr", 8, hex = true },
         },
     },
 }

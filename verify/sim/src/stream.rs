@@ -9,8 +9,8 @@
 
 use crate::plan::StreamPlan;
 use crate::queue::{Happening, Queue};
-use portolan_proto::StreamMessage;
-use portolan_wire::{Chunk, Done, Rts};
+use portolan_proto::{PushRequest, StreamMessage};
+use portolan_wire::{Chunk, Done};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ pub(crate) enum Contents {
     /// Eager message.
     Message(StreamMessage),
     /// First bytes of a transfer, behind its request and the completion of another one.
-    Push(Rts, Option<Done>),
+    Push(PushRequest, Option<Done>),
 }
 
 /// Part in transit.

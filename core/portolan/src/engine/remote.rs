@@ -193,7 +193,7 @@ impl Inner {
     fn reply_read(&mut self, reply: &Reply, len: u64) {
         let off = usize::try_from(reply.off).unwrap_or(usize::MAX);
         let addr = self.pull_addr(reply.peer, reply.region, off);
-        let Inner { core, ops, .. } = self;
+        let Inner { core, ops, now, .. } = self;
         let bytes = ops.bytes(reply.region);
         let end = off.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
         let bytes = bytes.get(off..end).unwrap_or(&[]);
@@ -201,7 +201,7 @@ impl Inner {
         if bytes.len() <= BUFFERED_LEN_MAX && !probe::is_readable(bytes) {
             return core.refuse(reply, RemoteFault::Inaccessible);
         }
-        if let Some(mut staging) = core.reply_read(reply, len, addr) {
+        if let Some(mut staging) = core.reply_read(*now, reply, len, addr) {
             staging.push(bytes);
         }
     }

@@ -16,10 +16,10 @@ use portolan_link::stream::{HEAD_LEN_MAX, Landing, Part, PartReceiver, Place, To
 use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{
     DropReason, HeldId, LinkId, MessagePlace, OpId, PART_LEN_MAX_LATENCY_SENSITIVE, PartHead,
-    PartPlace, Payload, PeerId, PushPlace, StreamMessage, Transmit,
+    PartPlace, Payload, PeerId, PushPlace, PushRequest, StreamMessage, Transmit,
 };
 use portolan_sys::probe;
-use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Done, Rts, Sum};
+use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Done, Sum};
 use std::io::IoSlice;
 
 /// Receive calls per connection and turn, and the bytes of each. They limit how long other messages
@@ -280,7 +280,7 @@ struct PartIntake<'a> {
 enum Head {
     Contents(Contents),
     /// Request of a transfer, whose first bytes follow, and the completion of another one.
-    Push(Rts, Option<Done>),
+    Push(PushRequest, Option<Done>),
 }
 
 /// Contents of a part, as its head describes them.
@@ -310,7 +310,7 @@ fn parse(part: &Part) -> Option<(Head, Option<Sum>)> {
     }
     let head = match PartHead::parse(bytes, part.len)? {
         PartHead::Chunk(chunk) => Head::Contents(Contents::Chunk(chunk)),
-        PartHead::Push(rts, done) => Head::Push(rts, done),
+        PartHead::Push(request, done) => Head::Push(request, done),
     };
     Some((head, sum))
 }
@@ -369,10 +369,10 @@ impl PartIntake<'_> {
             Head::Contents(Contents::Message(message)) => {
                 self.inner.core.open_message(from, message)?;
             }
-            Head::Push(rts, done) => {
+            Head::Push(request, done) => {
                 self.freshen();
                 let Inner { core, now, .. } = &mut *self.inner;
-                core.open_push(*now, from, (rts, *done), part.len as u64)?;
+                core.open_push(*now, from, (request, *done), part.len as u64)?;
                 self.inner.drain(self.handlers, None);
             }
         }
@@ -383,10 +383,12 @@ impl PartIntake<'_> {
     fn contents(&mut self, part: &Part, head: &Head) -> Option<Contents> {
         match head {
             Head::Contents(contents) => Some(*contents),
-            Head::Push(rts, _) => match self.inner.core.place_push(PeerId(part.from), rts) {
-                PushPlace::Part(chunk) => Some(Contents::Chunk(chunk)),
-                PushPlace::Wait => None,
-            },
+            Head::Push(request, _) => {
+                match self.inner.core.place_push(PeerId(part.from), request) {
+                    PushPlace::Part(chunk) => Some(Contents::Chunk(chunk)),
+                    PushPlace::Wait => None,
+                }
+            }
         }
     }
 
@@ -394,8 +396,9 @@ impl PartIntake<'_> {
     fn landing(&self, part: &Part, head: Head) -> Contents {
         match head {
             Head::Contents(contents) => contents,
-            Head::Push(rts, _) => {
-                Contents::Chunk(self.inner.core.push_chunk(PeerId(part.from), &rts))
+            Head::Push(request, _) => {
+                let from = PeerId(part.from);
+                Contents::Chunk(self.inner.core.push_chunk(from, &request))
             }
         }
     }

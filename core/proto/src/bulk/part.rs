@@ -5,6 +5,7 @@
 //! Invariant: a transfer uses its stream from its first byte until the stream closes, and fragments
 //! afterwards. So no byte counts as acknowledged twice.
 
+use super::push::PushRequest;
 use super::send::SendQueue;
 use super::trial::Carrier;
 use super::{FinishedRx, RxTransfer, Transfers};
@@ -13,7 +14,7 @@ use crate::mem::scratch::Scratch;
 use crate::path::control::ControlQueue;
 use crate::path::outgoing::{Outgoing, OutgoingKind};
 use crate::{LinkId, OpId, PeerId};
-use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk, Done, Record, Records, Rts, Sum};
+use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk, Done, Record, Records, Sum};
 
 /// Maximum length of a part in bytes. At 5 GB/s it takes 50 µs to receive, for which short messages
 /// wait.
@@ -54,9 +55,9 @@ fn part_len(off: u64, left: u64, is_alone: bool, is_latency_sensitive: bool) -> 
 pub enum PartHead {
     /// Place of the part in its transfer.
     Chunk(Chunk),
-    /// Request of a transfer whose first bytes follow, and the completion of another one. `P15.13`,
+    /// Announcement of a transfer whose first bytes follow, and the completion of another one. `P15.13`,
     /// `P15.16`
-    Push(Rts, Option<Done>),
+    Push(PushRequest, Option<Done>),
 }
 
 impl PartHead {
@@ -75,7 +76,8 @@ impl PartHead {
         match record {
             _ if payload.start != head.len() => None,
             Record::Chunk(chunk) if done.is_none() => Some(PartHead::Chunk(chunk)),
-            Record::Rts(rts) => Some(PartHead::Push(rts, done)),
+            Record::Rts(rts) => Some(PartHead::Push(PushRequest::Message(rts), done)),
+            Record::RemoteSource(source) => Some(PartHead::Push(PushRequest::Reply(source), done)),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pushed parts: the first bytes of a transfer that leave with its request (`P15.13`), before the
-//! receiver has granted any. The receiver places them if it finds a buffer soon, and otherwise
+//! Pushed parts: the first bytes of a transfer that leave with its request, or with the answer to a
+//! get (`P15.13`), before the receiver has granted any. The receiver places them if it finds a buffer soon, and otherwise
 //! discards them and grants the transfer from its first byte (`P15.14`).
 //!
 //! Invariant: a pushed part needs no memory except the posted buffer. Its sender keeps the bytes
@@ -18,7 +18,10 @@ use crate::path::outgoing::{Outgoing, OutgoingKind};
 use crate::{DropReason, Instant, LinkId, OpId, PeerId};
 use alloc::vec::Vec;
 use core::ops::Range;
-use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, DONE_LEN, Done, Grant, Rts, Sum};
+use portolan_wire::{
+    CHECK_LEN, CheckedFrame, Chunk, DONE_LEN, Done, Grant, REMOTE_SOURCE_LEN, RemoteSource, Rts,
+    Sum,
+};
 
 /// Turns in which a pushed part waits for its buffer. A program that exchanges messages posts the
 /// receive within microseconds; the part takes longer to be sent again.
@@ -26,6 +29,61 @@ const WAIT_TURNS: u32 = 64;
 
 /// Most transfers that are pushed before the first of them is answered.
 pub(crate) const PUSHES_MAX: usize = 64;
+
+/// Record that announces a transfer, in the head of its first part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushRequest {
+    /// Request to send a message.
+    Message(Rts),
+    /// Answer to a get.
+    Reply(RemoteSource),
+}
+
+impl PushRequest {
+    /// Returns the sender's number for the transfer.
+    #[must_use]
+    pub fn transfer(&self) -> u32 {
+        match self {
+            PushRequest::Message(rts) => rts.transfer,
+            PushRequest::Reply(source) => source.transfer,
+        }
+    }
+
+    fn fragment_len(&self) -> u16 {
+        match self {
+            PushRequest::Message(rts) => rts.message.len,
+            PushRequest::Reply(source) => source.fragment_len,
+        }
+    }
+
+    fn has_late_done(&self) -> bool {
+        match self {
+            PushRequest::Message(rts) => rts.late_done,
+            PushRequest::Reply(source) => source.late_done,
+        }
+    }
+
+    fn set_late_done(&mut self, late_done: bool) {
+        match self {
+            PushRequest::Message(rts) => rts.late_done = late_done,
+            PushRequest::Reply(source) => source.late_done = late_done,
+        }
+    }
+
+    fn wire_len(&self) -> usize {
+        match self {
+            PushRequest::Message(rts) => rts.wire_len(),
+            PushRequest::Reply(_) => REMOTE_SOURCE_LEN,
+        }
+    }
+
+    fn emit(&self, out: &mut [u8]) {
+        match self {
+            PushRequest::Message(rts) => rts.emit(out),
+            PushRequest::Reply(source) => source.emit(out),
+        }
+    }
+}
 
 /// Start of a transfer before its first grant.
 #[derive(Clone, Copy, Debug)]
@@ -95,12 +153,12 @@ fn push_len(len: u64, fragment_len: u16) -> u64 {
 }
 
 impl Transfers {
-    /// Begins the newly announced transfer `key` in the manner of `start`. With a stream, `rts` leaves
-    /// with the first part. Returns true if the request must be sent on a path.
+    /// Begins the newly announced transfer `key` in the manner of `start`. With a stream, `request`
+    /// leaves with the first part. Returns true if it must be sent on a path.
     pub(crate) fn begin_early(
         &mut self,
         now: Instant,
-        (key, rts): (u32, &Rts),
+        (key, mut request): (u32, PushRequest),
         start: EarlyStart,
         ready: &mut SendQueue,
     ) -> bool {
@@ -112,10 +170,8 @@ impl Transfers {
         if start.carrier != Carrier::Stream {
             return true;
         }
-        transfer.pushed = Some(Rts {
-            late_done: start.late_done,
-            ..*rts
-        });
+        request.set_late_done(start.late_done);
+        transfer.pushed = Some(request);
         transfer.granted = push_len(transfer.len, transfer.fragment_len);
         transfer.queued = true;
         ready.push_ready(key);
@@ -148,16 +204,16 @@ impl Transfers {
 
     /// Takes back the requests to `peer` that were to be pushed and have not left. They must be sent
     /// on a path, because the receiver takes no pushed parts now.
-    pub(crate) fn retract_pushes(&mut self, peer: PeerId) -> Vec<Rts> {
+    pub(crate) fn retract_pushes(&mut self, peer: PeerId) -> Vec<PushRequest> {
         let is_unsent =
             |tx: &TxTransfer| tx.peer == peer && tx.pushed.is_some() && tx.next_off == 0;
         let keys = self.tx.keys_where(is_unsent);
         let requests = keys.into_iter().filter_map(|key| {
             let transfer = self.tx.get_mut(key)?;
-            let rts = transfer.unpush()?;
+            let request = transfer.unpush()?;
             transfer.carrier = None;
             transfer.is_untimed = false;
-            Some(rts)
+            Some(request)
         });
         requests.collect()
     }
@@ -170,7 +226,7 @@ impl Transfers {
 
     /// Takes back the requests to `peer` that were pushed and not answered, because the stream has
     /// ended, each with the completion that left with it. They must be sent on a path. `P15.15`
-    pub(crate) fn take_pushed(&mut self, peer: PeerId) -> Vec<(Rts, Option<Done>)> {
+    pub(crate) fn take_pushed(&mut self, peer: PeerId) -> Vec<(PushRequest, Option<Done>)> {
         let keys = self
             .tx
             .keys_where(|tx| tx.peer == peer && tx.pushed.is_some());
@@ -187,7 +243,7 @@ impl Transfers {
         &mut self,
         op: OpId,
         range: &Range<u64>,
-    ) -> Vec<(PeerId, Rts, Option<Done>)> {
+    ) -> Vec<(PeerId, PushRequest, Option<Done>)> {
         let touches = |tx: &TxTransfer| {
             let (begin, end) = (tx.base, tx.base.saturating_add(tx.len));
             tx.op == op && tx.pushed.is_some() && begin < range.end && range.start < end
@@ -200,34 +256,35 @@ impl Transfers {
         requests.collect()
     }
 
-    /// Begins to receive a pushed part of `len` bytes.
+    /// Begins to receive a pushed part of `part_len` bytes of a transfer of `len` bytes.
     ///
     /// # Errors
     /// [`DropReason::BadFragment`] if no sender would push this part.
     pub(crate) fn begin_push(
         &mut self,
         from: PeerId,
-        rts: &Rts,
-        len: u64,
+        request: &PushRequest,
+        (part_len, len): (u64, u64),
     ) -> Result<(), DropReason> {
         self.end_push(from);
-        if len == 0 || len != push_len(rts.message_len, rts.message.len) {
+        if part_len == 0 || part_len != push_len(len, request.fragment_len()) {
             return Err(DropReason::BadFragment);
         }
         self.pushes.push(Push {
             from,
-            sender_transfer: rts.transfer,
-            len,
+            sender_transfer: request.transfer(),
+            len: part_len,
             transfer: 0,
             waited: 0,
-            late_done: rts.late_done,
+            late_done: request.has_late_done(),
         });
         Ok(())
     }
 
     /// Returns true if the part with this request is being received.
-    pub(crate) fn has_push(&self, from: PeerId, rts: &Rts) -> bool {
-        self.pushes.iter().any(|push| push.is(from, rts.transfer))
+    pub(crate) fn has_push(&self, from: PeerId, request: &PushRequest) -> bool {
+        let transfer = request.transfer();
+        self.pushes.iter().any(|push| push.is(from, transfer))
     }
 
     /// Ends the reception of the pushed part from `from`. Bytes that follow are discarded.
@@ -237,9 +294,14 @@ impl Transfers {
 
     /// Returns the place of a pushed part before more of it is received. A part that has waited for
     /// its buffer too long is discarded.
-    pub(crate) fn place_push(&mut self, ctx: &mut Context, from: PeerId, rts: &Rts) -> PushPlace {
+    pub(crate) fn place_push(
+        &mut self,
+        ctx: &mut Context,
+        from: PeerId,
+        request: &PushRequest,
+    ) -> PushPlace {
         let mut pushes = self.pushes.iter_mut();
-        let transfer = match pushes.find(|push| push.is(from, rts.transfer)) {
+        let transfer = match pushes.find(|push| push.is(from, request.transfer())) {
             Some(push) if push.transfer == 0 => {
                 push.waited += 1;
                 if push.waited < WAIT_TURNS {
@@ -259,9 +321,9 @@ impl Transfers {
     }
 
     /// Returns the transfer of a pushed part as a chunk; the transfer is 0 if there is none.
-    pub(crate) fn push_chunk(&self, from: PeerId, rts: &Rts) -> Chunk {
+    pub(crate) fn push_chunk(&self, from: PeerId, request: &PushRequest) -> Chunk {
         let mut pushes = self.pushes.iter();
-        let found = pushes.find(|push| push.is(from, rts.transfer));
+        let found = pushes.find(|push| push.is(from, request.transfer()));
         Chunk {
             transfer: found.map_or(0, |push| push.transfer),
             offset: 0,
@@ -312,9 +374,9 @@ impl TxTransfer {
         scratch: &mut Scratch,
         checked: bool,
     ) -> Option<Outgoing> {
-        let rts = self.pushed.as_ref()?;
+        let request = self.pushed.as_ref()?;
         let check_len = if checked { CHECK_LEN } else { 0 };
-        let mut header_len = check_len + rts.wire_len();
+        let mut header_len = check_len + request.wire_len();
         if header_len + DONE_LEN <= HEAD_LEN_MAX {
             self.carried = control.take_late_done();
             header_len += if self.carried.is_some() { DONE_LEN } else { 0 };
@@ -329,7 +391,7 @@ impl TxTransfer {
             done.emit(&mut out[at..]);
             at += DONE_LEN;
         }
-        rts.emit(&mut out[at..]);
+        request.emit(&mut out[at..]);
         self.next_off = self.granted;
         let len = usize::try_from(self.granted).unwrap_or(usize::MAX);
         Some(Outgoing {
@@ -343,10 +405,10 @@ impl TxTransfer {
     }
 
     /// Takes back a pushed request. The transfer waits for a grant, as fragments.
-    fn unpush(&mut self) -> Option<Rts> {
-        let rts = self.pushed.take()?;
+    fn unpush(&mut self) -> Option<PushRequest> {
+        let request = self.pushed.take()?;
         (self.next_off, self.granted, self.acked) = (0, 0, 0);
         self.carrier = Some(Carrier::Moved);
-        Some(rts)
+        Some(request)
     }
 }

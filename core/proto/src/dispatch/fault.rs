@@ -33,9 +33,9 @@ impl Core {
         // The request must reach the receiver before the report of the fault. These transfers
         // therefore fail when they are granted.
         let pushed = self.sh.transfers.take_pushed_within(op, range);
-        for (to, rts, done) in &pushed {
+        for (to, request, done) in &pushed {
             if let Some(Some(peer)) = self.peers.get_mut(to.index()) {
-                peer.move_push(&mut self.sh, rts, *done);
+                peer.move_push(&mut self.sh, request, *done);
             }
             self.touch(*to);
         }

@@ -12,8 +12,8 @@ use crate::path::stage::Parts;
 use crate::rma::REMOTE_PORT;
 use crate::shared::Shared;
 use crate::{
-    ATOMIC_LEN_MAX, AtomicSpec, Core, DropReason, LinkId, OpId, PeerId, PutNotice, Refused,
-    RegionSpec, RemoteFault, RemoteSpec, Reply, Staging,
+    ATOMIC_LEN_MAX, AtomicSpec, Core, DropReason, Instant, LinkId, OpId, PeerId, PushRequest,
+    PutNotice, Refused, RegionSpec, RemoteFault, RemoteSpec, Reply, Staging,
 };
 use core::ops::Range;
 use portolan_wire::{
@@ -281,9 +281,19 @@ impl Core {
         link: LinkId,
         source: &RemoteSource,
     ) -> Result<(), DropReason> {
-        let (op, len) = self.sh.remote.on_source(from, source)?;
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
+        };
+        let (op, len) = match self.sh.remote.on_source(from, source) {
+            Ok(found) => found,
+            Err(reason) => {
+                // P15.15: the stream has ended, and the sender has not received this side's transfer
+                // number.
+                if let Some(grant) = self.sh.transfers.repeated_grant(from, source.transfer) {
+                    peer.control().push(Control::Grant(grant));
+                }
+                return Err(reason);
+            }
         };
         let (link, lossless) = peer.data_link(link);
         // P5.1
@@ -354,7 +364,13 @@ impl Core {
     /// Replies to a read of `len` bytes. Returns the memory to copy them into, or `None` if they are
     /// too many. They are then gathered from the region, which the peer may pull from
     /// `remote_addr`, its address in this process (0 if not).
-    pub fn reply_read(&mut self, reply: &Reply, len: u64, remote_addr: u64) -> Option<Staging<'_>> {
+    pub fn reply_read(
+        &mut self,
+        now: Instant,
+        reply: &Reply,
+        len: u64,
+        remote_addr: u64,
+    ) -> Option<Staging<'_>> {
         let state = self.peers.get_mut(reply.peer.index())?.as_deref_mut()?;
         if !state.session().is_up() {
             return None;
@@ -375,14 +391,25 @@ impl Core {
             base: reply.off,
             len,
         };
+        let start = state.early_start(&self.sh, len);
         let announced = self.sh.transfers.announce(&announcement, state.paths());
         let (transfer, fragment_len) = announced?;
-        state.control().push(Control::Source(RemoteSource {
+        let source = RemoteSource {
             fragment_len,
             op: reply.op,
             transfer,
             remote_addr,
-        }));
+            late_done: false,
+        };
+        let request = PushRequest::Reply(source);
+        let transfers = &mut self.sh.transfers;
+        let begin = |start| {
+            let (queue, _) = state.bulk_parts();
+            transfers.begin_early(now, (transfer, request), start, queue)
+        };
+        if start.is_none_or(begin) {
+            state.control().push(Control::Source(source));
+        }
         self.touch(reply.peer);
         None
     }

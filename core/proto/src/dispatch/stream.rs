@@ -5,9 +5,10 @@ use super::receive::list_for_later;
 use crate::session::token_index;
 use crate::shared::Shared;
 use crate::{
-    Core, DropReason, Instant, MessagePlace, PartPlace, PeerId, PushPlace, StreamMessage, StreamUse,
+    Core, DropReason, Instant, MessagePlace, PartPlace, PeerId, PushPlace, PushRequest,
+    StreamMessage, StreamUse,
 };
-use portolan_wire::{Chunk, Done, LaneId, Record, Rts};
+use portolan_wire::{Chunk, Done, LaneId, Record, RemoteSource, Rts};
 
 impl Core {
     /// Returns true if transfers may use streams.
@@ -71,7 +72,7 @@ impl Core {
         &mut self,
         now: Instant,
         from: PeerId,
-        (rts, done): (&Rts, Option<Done>),
+        (request, done): (&PushRequest, Option<Done>),
         len: u64,
     ) -> Result<(), DropReason> {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
@@ -80,10 +81,9 @@ impl Core {
         if !peer.is_open() {
             return Err(DropReason::StaleSession);
         }
-        if self.sh.transfers.has_push(from, rts) {
+        if self.sh.transfers.has_push(from, request) {
             return Ok(());
         }
-        self.sh.transfers.begin_push(from, rts, len)?;
         peer.on_activity(now);
         if let Some(done) = done {
             match self.on_done(now, from, &done) {
@@ -92,13 +92,28 @@ impl Core {
                 Err(reason) => return Err(reason),
             }
         }
+        let handled = match request {
+            PushRequest::Message(rts) => self.open_pushed_message(from, (request, rts), len),
+            PushRequest::Reply(source) => self.open_pushed_reply(from, (request, source), len),
+        };
+        self.after_records(from);
+        handled
+    }
+
+    fn open_pushed_message(
+        &mut self,
+        from: PeerId,
+        (request, rts): (&PushRequest, &Rts),
+        part_len: u64,
+    ) -> Result<(), DropReason> {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Ok(());
         };
+        let lens = (part_len, rts.message_len);
+        self.sh.transfers.begin_push(from, request, lens)?;
         let (lanes, env) = &mut peer.lanes(&mut self.sh);
-        let request = Record::Rts(*rts);
-        let handled = lanes.on_record(env, &request, 0..0, (crate::LinkId::STREAM, false));
-        self.after_records(from);
+        let record = Record::Rts(*rts);
+        let handled = lanes.on_record(env, &record, 0..0, (crate::LinkId::STREAM, false));
         if handled.is_err() {
             self.sh.transfers.end_push(from);
         }
@@ -109,16 +124,32 @@ impl Core {
         }
     }
 
+    fn open_pushed_reply(
+        &mut self,
+        from: PeerId,
+        (request, source): (&PushRequest, &RemoteSource),
+        part_len: u64,
+    ) -> Result<(), DropReason> {
+        let Ok((_, len)) = self.sh.remote.on_source(from, source) else {
+            // P15.15: it has arrived by a path, or the get has ended.
+            return Ok(());
+        };
+        self.sh
+            .transfers
+            .begin_push(from, request, (part_len, len))?;
+        self.on_remote_source(from, crate::LinkId::STREAM, source)
+    }
+
     /// Returns the place of a pushed part, before more of it is received. Call it once a turn.
-    pub fn place_push(&mut self, from: PeerId, rts: &Rts) -> PushPlace {
+    pub fn place_push(&mut self, from: PeerId, request: &PushRequest) -> PushPlace {
         let Shared { transfers, ctx, .. } = &mut self.sh;
-        transfers.place_push(ctx, from, rts)
+        transfers.place_push(ctx, from, request)
     }
 
     /// Returns the pushed part with this request as a chunk, of transfer 0 if it is discarded.
     #[must_use]
-    pub fn push_chunk(&self, from: PeerId, rts: &Rts) -> Chunk {
-        self.sh.transfers.push_chunk(from, rts)
+    pub fn push_chunk(&self, from: PeerId, request: &PushRequest) -> Chunk {
+        self.sh.transfers.push_chunk(from, request)
     }
 
     /// Returns the place for bytes of a part that `from` sends by a stream: `len` bytes from offset

@@ -6,14 +6,14 @@ use super::Peer;
 use super::eager_stream::EagerStream;
 use crate::base::context::Context;
 use crate::base::time::Span;
-use crate::bulk::push::{EarlyStart, PUSHES_MAX};
+use crate::bulk::push::{EarlyStart, PUSHES_MAX, PushRequest};
 use crate::bulk::trial::{Carrier, Trial};
 use crate::path::Path;
 use crate::path::control::Control;
 use crate::shared::Shared;
 use crate::{Event, Instant, PeerId, StreamUse};
 use alloc::boxed::Box;
-use portolan_wire::{Done, DoneStatus, Rts};
+use portolan_wire::{Done, DoneStatus};
 
 /// Pause before a stream is requested again after a failure; doubles with consecutive failures.
 const RETRY_MIN: Span = Span::from_millis(1000);
@@ -227,7 +227,7 @@ impl StreamState {
 impl Peer {
     /// Chooses how a transfer of `len` bytes that is about to be announced begins, if it may use the
     /// stream before it is granted. `P15.13`
-    pub(super) fn early_start(&mut self, sh: &Shared, len: u64) -> Option<EarlyStart> {
+    pub(crate) fn early_start(&mut self, sh: &Shared, len: u64) -> Option<EarlyStart> {
         let usage = sh.ctx.limits().stream;
         let is_lossy = |path: Option<&Path>| path.is_some_and(|path| !path.is_lossless());
         let is_allowed = usage != StreamUse::Off
@@ -252,8 +252,8 @@ impl Peer {
     pub(crate) fn on_push_answered(&mut self, sh: &mut Shared, is_missed: bool) {
         self.stream.on_push_answered(is_missed);
         if is_missed {
-            for rts in sh.transfers.retract_pushes(self.id) {
-                self.stage_request(sh, &rts);
+            for request in sh.transfers.retract_pushes(self.id) {
+                self.move_push(sh, &request, None);
             }
         }
     }
@@ -267,8 +267,11 @@ impl Peer {
     }
 
     /// Sends a pushed request on a path, and the completion that left with it.
-    pub(crate) fn move_push(&mut self, sh: &mut Shared, rts: &Rts, done: Option<Done>) {
-        self.stage_request(sh, rts);
+    pub(crate) fn move_push(&mut self, sh: &mut Shared, request: &PushRequest, done: Option<Done>) {
+        match request {
+            PushRequest::Message(rts) => self.stage_request(sh, rts),
+            PushRequest::Reply(source) => self.control.push(Control::Source(*source)),
+        }
         if let Some(done) = done {
             self.control.push(Control::Done(done));
         }
@@ -276,8 +279,8 @@ impl Peer {
 
     /// Sends the requests that a stream may not have carried on a path. `P15.15`
     pub(super) fn move_pushed_requests(&mut self, sh: &mut Shared) {
-        for (rts, done) in sh.transfers.take_pushed(self.id) {
-            self.move_push(sh, &rts, done);
+        for (request, done) in sh.transfers.take_pushed(self.id) {
+            self.move_push(sh, &request, done);
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::bulk::TxRole;
+use crate::bulk::push::PushRequest;
 use crate::bulk::send::Announcement;
 use crate::mem::copy::copy;
 use crate::mem::slot::FRAGMENTED_LEN_MAX;
@@ -252,7 +253,8 @@ impl Peer {
         };
         let begin = |start| {
             let queue = &mut self.send_queue;
-            sh.transfers.begin_early(now, (key, &rts), start, queue)
+            let request = PushRequest::Message(rts);
+            sh.transfers.begin_early(now, (key, request), start, queue)
         };
         if start.is_none_or(begin) {
             self.stage_request(sh, &rts);

@@ -435,7 +435,10 @@ impl End {
             Event::RemoteRead { reply, len } => {
                 let len = usize::try_from(len).unwrap();
                 let bytes = self.region_mut(reply.region, reply.off, len).to_vec();
-                if let Some(mut staging) = self.core.reply_read(&reply, len as u64, 0) {
+                if let Some(mut staging) =
+                    self.core
+                        .reply_read(Instant::default(), &reply, len as u64, 0)
+                {
                     staging.push(&bytes);
                 }
             }

@@ -346,7 +346,8 @@ fn impossible_pushes_are_rejected() {
         (rts(Message { len: 0, ..spec }, 100_000, 1), 100_000),
         (rts(spec, 0, 1), 0),
     ] {
-        let opened = core.open_push(pair.now, A, (&rts, None), len);
+        let request = PushRequest::Message(rts);
+        let opened = core.open_push(pair.now, A, (&request, None), len);
         assert_eq!(opened, Err(DropReason::BadFragment), "{rts:?} {len}");
     }
     assert_eq!(counts(&pair), (0, 0));

@@ -34,7 +34,11 @@ struct Scene {
 
 impl Scene {
     fn new(links: &[LinkId], access: Access) -> Scene {
-        let mut pair = Pair::new(links, 7);
+        Scene::seeded(links, access, 7)
+    }
+
+    fn seeded(links: &[LinkId], access: Access, seed: u64) -> Scene {
+        let mut pair = Pair::new(links, seed);
         pair.run(50 * MS);
         let region = pair.ends[1].op(vec![0xee; REGION_LEN]);
         let spec = RegionSpec {
@@ -179,6 +183,94 @@ fn every_length_is_put_and_got() {
                 .fill(0xee);
         }
         scene.finish();
+    }
+}
+
+/// Returns a scene with an open stream.
+fn streaming_scene(seed: u64) -> Scene {
+    let mut scene = Scene::seeded(&[LinkId::UDP], Access::BOTH, seed);
+    for end in &mut scene.pair.ends {
+        end.core.shared_mut().ctx.limits_mut().stream = StreamUse::On;
+        end.core.set_buffer_len(LinkId::STREAM, 4 << 20);
+    }
+    scene.pair.open_stream();
+    scene
+}
+
+// P15.13
+#[test]
+fn answer_of_a_lone_get_is_pushed() {
+    let mut scene = streaming_scene(7);
+    let frames = |scene: &Scene| scene.pair.ends[1].core.counters().frames_sent;
+    let content = bytes(REGION_LEN, 3);
+    scene.pair.ends[1]
+        .memory
+        .insert(scene.region.0, content.clone());
+    for (round, len) in [65_537, 131_072, 262_144, 399_000].into_iter().enumerate() {
+        let before = frames(&scene);
+        let op = scene.get(&scene.at(round), len);
+        assert_eq!(
+            scene.end(op),
+            (content[round..round + len].to_vec(), Ok(()))
+        );
+        let counters = scene.pair.ends[0].core.counters();
+        assert_eq!(counters.pushes_placed, round as u64 + 1);
+        // The parts, and an acknowledgement of the request, of the grant and of the completion.
+        let most = if len > 256 << 10 { 6 } else { 3 };
+        assert!(
+            frames(&scene) <= before + most,
+            "{}",
+            frames(&scene) - before
+        );
+    }
+    scene.finish();
+}
+
+// P15.15
+#[test]
+fn pushed_answers_survive_the_end_of_their_stream() {
+    for seed in 0..100 {
+        let mut scene = streaming_scene(seed);
+        if seed % 3 == 1 {
+            scene.pair.faults.drop = 0.05;
+            scene.pair.faults.reorder = 0.05;
+        }
+        let content = bytes(REGION_LEN, 5);
+        scene.pair.ends[1]
+            .memory
+            .insert(scene.region.0, content.clone());
+        let len = [70_000, 262_144, 399_000][usize::try_from(seed % 3).unwrap()];
+        let op = scene.get(&scene.at(1), len);
+        scene.pair.run(Duration::from_micros(seed % 50));
+        scene.pair.leave_stream();
+        if seed % 4 == 0 {
+            // The other end notices later.
+            scene.pair.run(MS);
+        }
+        let now = scene.pair.now;
+        scene.pair.ends[1].core.stream_closed(now, A, true);
+        let name = format!("seed {seed}");
+        assert_eq!(scene.end(op), (content[1..=len].to_vec(), Ok(())), "{name}");
+        scene.pair.faults = Faults::default();
+        scene.finish();
+    }
+}
+
+// P12.7
+#[test]
+fn region_can_close_while_its_bytes_are_pushed() {
+    for delay in 0..40 {
+        let mut scene = streaming_scene(delay);
+        let op = scene.get(&scene.at(0), 300_000);
+        scene.pair.run(Duration::from_micros(delay));
+        assert!(scene.pair.ends[1].core.deregister(scene.key).is_some());
+        match scene.end(op).1 {
+            Ok(()) | Err(OpError::Remote(B, RemoteFault::Closed | RemoteFault::NoSuchKey)) => {}
+            other => panic!("after {delay} us: {other:?}"),
+        }
+        scene.pair.ends[1].memory.remove(&scene.region.0);
+        scene.pair.run(200 * MS);
+        scene.pair.assert_clean();
     }
 }
 

@@ -437,7 +437,8 @@ impl Node {
         };
         let bytes = part.to_vec();
         let addr = Pull::addr(reply.region.0, reply.off);
-        if let Some(mut staging) = self.core.reply_read(reply, len, addr) {
+        let local = self.clock.local(cx.now);
+        if let Some(mut staging) = self.core.reply_read(local, reply, len, addr) {
             staging.push(&bytes);
         }
         if let Some(key) = self.long_one_shot_key(reply.region, len)

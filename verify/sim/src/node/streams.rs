@@ -41,7 +41,7 @@ pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
     let (op, off, len) = (part.op, part.off, part.len);
     let contents = match PartHead::parse(headers, len)? {
         PartHead::Chunk(chunk) => Contents::Chunk(chunk),
-        PartHead::Push(rts, done) => Contents::Push(rts, done),
+        PartHead::Push(request, done) => Contents::Push(request, done),
     };
     Some(PartOut {
         contents,
@@ -246,17 +246,17 @@ impl Node {
         contents: Contents,
         (off, len): (usize, usize),
     ) -> Option<Contents> {
-        let Contents::Push(rts, done) = contents else {
+        let Contents::Push(request, done) = contents else {
             return Some(contents);
         };
         let local = self.clock.local(cx.now);
         if off == 0 {
-            let request = (&rts, done);
+            let request = (&request, done);
             self.core.open_push(local, from, request, len as u64).ok()?;
             self.drain(cx, &[]);
         }
         loop {
-            if let PushPlace::Part(chunk) = self.core.place_push(from, &rts) {
+            if let PushPlace::Part(chunk) = self.core.place_push(from, &request) {
                 return Some(Contents::Chunk(chunk));
             }
         }

@@ -21,14 +21,14 @@ impl Pair {
         let (head, payload) = wire.frame.split_at(head_len);
         let (chunk, payload) = match PartHead::parse(head, payload.len()) {
             Some(PartHead::Chunk(chunk)) => (chunk, payload),
-            Some(PartHead::Push(rts, done)) => {
+            Some(PartHead::Push(request, done)) => {
                 let len = payload.len() as u64;
-                let opened = end.core.open_push(self.now, from, (&rts, done), len);
+                let opened = end.core.open_push(self.now, from, (&request, done), len);
                 opened.unwrap();
                 end.drain(&[]);
                 // Nothing is posted while the part waits.
                 let chunk = loop {
-                    match end.core.place_push(from, &rts) {
+                    match end.core.place_push(from, &request) {
                         PushPlace::Wait => {}
                         PushPlace::Part(chunk) => break chunk,
                     }
@@ -118,7 +118,7 @@ fn head_len_of_part(frame: &[u8]) -> Option<usize> {
     let records = portolan_wire::Records::new(frame, 0, frame.len());
     let mut records = records.map_while(Result::ok);
     records.find_map(|(record, payload)| match record {
-        Record::Chunk(_) | Record::Rts(_) => Some(payload.start),
+        Record::Chunk(_) | Record::Rts(_) | Record::RemoteSource(_) => Some(payload.start),
         _ => None,
     })
 }
