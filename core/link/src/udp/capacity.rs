@@ -26,8 +26,11 @@ const RUNS_BETWEEN: u32 = 64;
 /// measuring pauses. Between messages that are awaited one by one, the socket is always empty.
 const EMPTY_MAX: u32 = 4;
 
-/// Runs to wait for during that pause.
+/// Runs to wait for during the first pause, and the most. Each pause is twice as long as the one
+/// before, until a measurement succeeds: messages that are awaited one by one then pay for almost
+/// none.
 const RUNS_AFTER_EMPTY: u32 = 8;
+const RUNS_AFTER_EMPTY_MAX: u32 = 512;
 
 /// Scale of prices, in hundredths of the payload.
 const PRICE_SCALE: usize = 100;
@@ -44,6 +47,8 @@ pub(super) struct CapacityMeter {
     prices: [usize; MEASUREMENTS],
     measurement_count: usize,
     empty_count: u32,
+    /// Length of the next pause, in runs.
+    pause: u32,
     /// Last reported capacity.
     reported: usize,
 }
@@ -59,6 +64,7 @@ impl CapacityMeter {
             prices: [0; MEASUREMENTS],
             measurement_count: 0,
             empty_count: 0,
+            pause: RUNS_AFTER_EMPTY,
             reported,
         }
     }
@@ -90,6 +96,7 @@ impl CapacityMeter {
         if len >= RUN_LEN && charged >= len {
             self.prices[self.measurement_count % MEASUREMENTS] = charged * PRICE_SCALE / len;
             self.measurement_count += 1;
+            self.pause = RUNS_AFTER_EMPTY;
         }
         self.countdown = if self.measurement_count < MEASUREMENTS {
             1
@@ -102,7 +109,8 @@ impl CapacityMeter {
     pub(super) fn on_empty(&mut self) {
         self.empty_count += 1;
         if self.empty_count == EMPTY_MAX {
-            (self.empty_count, self.countdown) = (0, RUNS_AFTER_EMPTY);
+            (self.empty_count, self.countdown) = (0, self.pause);
+            self.pause = (2 * self.pause).min(RUNS_AFTER_EMPTY_MAX);
         }
     }
 
@@ -141,13 +149,18 @@ mod tests {
     fn empty_measurements_pause_measuring() {
         let mut capacity_meter = CapacityMeter::new(CHARGED_MAX, CHARGED_MAX / 4);
         capacity_meter.on_received(RUN_LEN);
-        for _ in 0..EMPTY_MAX {
-            assert!(capacity_meter.is_due());
-            capacity_meter.on_empty();
-        }
-        for _ in 0..RUNS_AFTER_EMPTY {
-            assert!(!capacity_meter.is_due());
-            capacity_meter.on_received(RUN_LEN);
+        let mut pause = |runs: u32| {
+            for _ in 0..EMPTY_MAX {
+                assert!(capacity_meter.is_due());
+                capacity_meter.on_empty();
+            }
+            for _ in 0..runs {
+                assert!(!capacity_meter.is_due());
+                capacity_meter.on_received(RUN_LEN);
+            }
+        };
+        for runs in [8, 16, 32, 64, 128, 256, 512, 512] {
+            pause(runs);
         }
         assert!(capacity_meter.is_due());
     }
