@@ -27,6 +27,13 @@ impl Peer {
         if self.stream.eager().owes_ack() {
             self.push_stream_ack();
         }
+        if self.control.is_late() {
+            // An acknowledgement that is due does not take the completion from its answer.
+            if self.pushes_next(sh) {
+                return;
+            }
+            self.stream.on_late_done_sent(frame.numbered);
+        }
         let bytes = sh.slots.bytes_mut(frame.slot);
         let limit = limit.min(bytes.len());
         let credit_len = self.lanes.emit_credit(

@@ -136,7 +136,7 @@ impl Peer {
     }
 
     /// Returns true if a pushed part leaves by the stream next, in whose head a completion fits.
-    fn pushes_next(&self, sh: &Shared) -> bool {
+    pub(super) fn pushes_next(&self, sh: &Shared) -> bool {
         self.stream.takes_parts() && sh.transfers.has_push_to_send(&self.send_queue)
     }
 
@@ -180,9 +180,6 @@ impl Peer {
     ) -> Option<Outgoing> {
         let path = self.paths.get(link)?;
         let (limit, room) = (path.frame_len(), path.window_left() > 0);
-        if self.control.is_late() {
-            self.stream.on_late_done_sent(frame.len > FRAME_HEADER_LEN);
-        }
         self.append_control(sh, &mut frame, limit, room);
         self.append_acks(now, sh, &mut frame, limit);
         if !frame.numbered && self.control.last_grant().is_some() {
