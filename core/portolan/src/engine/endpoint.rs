@@ -74,7 +74,8 @@ impl Engine {
         let is_open = !inner.pending.has(peer, spec);
         let accepted = is_open && inner.core.append(peer, spec, pieces).is_some()
             || self.stage_pieces(peer, spec, pieces);
-        if !waits || self.inner.flush_wanted {
+        // Otherwise the caller flushes once the message is queued.
+        if accepted && (!waits || self.inner.flush_wanted) {
             self.flush();
         }
         accepted
