@@ -4,7 +4,9 @@
 //
 //   collbench NAME LEN ROUNDS
 //
-// NAME: barrier, allreduce, reduce_scatter, alltoall, iallreduce, ibcast, iallgather, put, get, lock.
+// NAME: barrier, bcast, allreduce, reduce, allgather, gather, scatter, alltoall, reduce_scatter, scan,
+// iallreduce, ibcast, iallgather, put, get, lock.
+// A barrier follows each bcast, reduce, gather, scatter and scan, in which some ranks do not wait for others.
 // LEN: bytes of one rank's part. Output in one line: name, LEN, ranks, and per round: µs elapsed, µs of
 // processor time, voluntary context switches, and involuntary ones (including yields).
 
@@ -26,6 +28,41 @@ struct plan {
 static void barrier(struct plan *plan)
 {
     (void)plan;
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void bcast(struct plan *plan)
+{
+    MPI_Bcast(plan->in, plan->len, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void reduce(struct plan *plan)
+{
+    MPI_Reduce(plan->in, plan->out, plan->len / 4, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void allgather(struct plan *plan)
+{
+    MPI_Allgather(plan->in, plan->len, MPI_BYTE, plan->out, plan->len, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+static void gather(struct plan *plan)
+{
+    MPI_Gather(plan->in, plan->len, MPI_BYTE, plan->out, plan->len, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void scatter(struct plan *plan)
+{
+    MPI_Scatter(plan->in, plan->len, MPI_BYTE, plan->out, plan->len, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void scan(struct plan *plan)
+{
+    MPI_Scan(plan->in, plan->out, plan->len / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -98,10 +135,14 @@ static const struct kind {
     void (*round)(struct plan *);
     int has_window;
 } KINDS[] = {
-    {"barrier", barrier, 0},       {"allreduce", allreduce, 0},   {"reduce_scatter", reduce_scatter, 0},
-    {"alltoall", alltoall, 0},     {"iallreduce", iallreduce, 0}, {"ibcast", ibcast, 0},
-    {"iallgather", iallgather, 0}, {"put", put, 1},               {"get", get, 1},
-    {"lock", lock, 1},
+    {"barrier", barrier, 0},       {"bcast", bcast, 0},
+    {"allreduce", allreduce, 0},   {"reduce", reduce, 0},
+    {"allgather", allgather, 0},   {"gather", gather, 0},
+    {"scatter", scatter, 0},       {"alltoall", alltoall, 0},
+    {"scan", scan, 0},             {"reduce_scatter", reduce_scatter, 0},
+    {"iallreduce", iallreduce, 0}, {"ibcast", ibcast, 0},
+    {"iallgather", iallgather, 0}, {"put", put, 1},
+    {"get", get, 1},               {"lock", lock, 1},
 };
 
 static const struct kind *find(const char *name)
@@ -139,7 +180,7 @@ static void measure(const struct kind *kind, struct plan *plan, int rounds)
     MPI_Reduce(own, all, 3, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     if (plan->rank == 0)
-        printf("%-15s%10d%6d%14.1f%14.1f%10.2f%10.2f\n", kind->name, plan->len, plan->size,
+        printf("%-15s%10d%6d%14.2f%14.2f%10.2f%10.2f\n", kind->name, plan->len, plan->size,
                longest * 1e6 / rounds, all[0] / rounds, all[1] / rounds, all[2] / rounds);
 }
 

@@ -8,7 +8,7 @@
 
 mod record;
 
-pub(crate) use record::{GroupNotice, HEAD_LEN, Head, OWN_OP, PART_INLINE_LEN_MAX};
+pub(crate) use record::{GroupNotice, HEAD_LEN, Head, OWN_OP, PART_INLINE_LEN_MAX, PART_LEN_LEN};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

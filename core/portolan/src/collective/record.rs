@@ -57,7 +57,7 @@ pub(crate) struct Head {
 pub(crate) const PART_INLINE_LEN_MAX: usize = 1024 - HEAD_LEN - PART_LEN_LEN;
 
 /// Bytes of the length of a part.
-const PART_LEN_LEN: usize = 8;
+pub(crate) const PART_LEN_LEN: usize = 8;
 
 /// Bit of the kind of a head that the length of a part follows.
 const IS_PART: u8 = 1 << 7;

@@ -16,6 +16,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// System port for the notices of all groups. The groups' own ports have lower numbers.
 const NOTICE_PORT: PortId = PortId::system(u16::MAX);
 
+/// Number of unread messages at a port that a member compares when it begins or ends an operation. A
+/// member that is far behind has many, and compares the rest as it reads them.
+const COMPARED_MAX: usize = 16;
+
 /// Name of the counter for messages of the library that this version cannot parse.
 const MALFORMED: &str = "collective_malformed";
 
@@ -101,7 +105,7 @@ impl Inner {
         let head = begun.map_err(|_| Error::GroupBusy { group: id })?;
         let checked = entry.state.check_waiting(me, &head);
         let checked = checked.map_err(|pair| self.differ(id, &pair));
-        if let Err(error) = checked.and_then(|()| self.check_unread(group)) {
+        if let Err(error) = checked.and_then(|()| self.check_next_unread(group)) {
             self.end_collective(group, &head);
             return Err(error);
         }
@@ -160,13 +164,24 @@ impl Inner {
     /// not request, although it took part, belongs to a different operation. `P14.9`
     #[inline]
     pub(crate) fn check_unread(&mut self, group: &Members) -> Result<(), Error> {
-        match self.find_unread(group) {
+        self.check_first_unread(group, usize::MAX)
+    }
+
+    /// Checks like [`Inner::check_unread`] the next messages that will be read.
+    #[inline]
+    pub(crate) fn check_next_unread(&mut self, group: &Members) -> Result<(), Error> {
+        self.check_first_unread(group, COMPARED_MAX)
+    }
+
+    fn check_first_unread(&mut self, group: &Members, count: usize) -> Result<(), Error> {
+        match self.find_unread(group, count) {
             Some(pair) => Err(self.differ(group.id(), &pair)),
             None => Ok(()),
         }
     }
 
-    fn find_unread(&mut self, group: &Members) -> Option<Pair> {
+    /// Returns the first difference among the first `count` unread messages of each port.
+    fn find_unread(&mut self, group: &Members, count: usize) -> Option<Pair> {
         let me = self.rank();
         let Inner {
             core, collectives, ..
@@ -176,7 +191,7 @@ impl Inner {
             let port = PortId::system(group.port(slot));
             // Sender of the long data that come next, without a head of their own.
             let mut is_next_data_of = None;
-            core.waiting_at(port).find_map(|(peer, bytes)| {
+            core.waiting_at(port).take(count).find_map(|(peer, bytes)| {
                 if is_next_data_of.take() == Some(peer) {
                     return None;
                 }
@@ -195,7 +210,7 @@ impl Inner {
         let intact = entries.filter(|entry| entry.state.broken().is_none());
         let groups: Vec<Members> = intact.filter_map(|entry| entry.members.clone()).collect();
         for group in groups {
-            if let Some(pair) = self.find_unread(&group) {
+            if let Some(pair) = self.find_unread(&group, usize::MAX) {
                 self.break_by(group.id(), pair.fault(group.id()), &pair.notice(group.id()));
             }
         }

@@ -9,12 +9,12 @@
 use super::Group;
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
-use crate::collective::{GroupNotice, HEAD_LEN, Head};
+use crate::collective::{GroupNotice, HEAD_LEN, Head, PART_LEN_LEN};
 use crate::engine::{Awaited, Engine, Submitted, system_spec};
 use crate::error::Error;
 use crate::multicast::Announcement;
 use crate::ops::{Completion, Failed, OpKind};
-use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, RecvFilter};
+use portolan_proto::{Cause, Instant, NotTaken, OpId, PeerId, PortId};
 use std::time::Duration;
 
 /// Time after which a member notifies the member that it waits for. Longer than members of a
@@ -23,6 +23,9 @@ pub(super) const NOTIFY_AFTER: Duration = Duration::from_millis(100);
 
 /// Bytes that fit one message with their header. Longer data are a message of their own.
 const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
+
+/// Bytes of a message with a few values. Its memory takes less time to prepare.
+const SHORT_LEN_MAX: usize = 128;
 
 /// A pending collective operation of this process.
 #[derive(Clone, Debug)]
@@ -67,8 +70,12 @@ impl Task {
         len <= INLINE_LEN_MAX
     }
 
+    fn is_short(len: usize) -> bool {
+        HEAD_LEN + PART_LEN_LEN + len <= SHORT_LEN_MAX
+    }
+
     /// Builds one message of header and data.
-    fn with_header<'a>(&self, place: &'a mut [u8; INBOX_LEN_MAX], bytes: &[u8]) -> &'a [u8] {
+    fn with_header<'a>(&self, place: &'a mut [u8], bytes: &[u8]) -> &'a [u8] {
         let len = HEAD_LEN + bytes.len();
         place[..HEAD_LEN].copy_from_slice(&self.head.to_bytes());
         place[HEAD_LEN..len].copy_from_slice(bytes);
@@ -126,12 +133,53 @@ impl Node {
         bytes: &[u8],
     ) -> Result<(), Error> {
         let peer = self.engine.enter().peer_of(task, member)?;
+        if Task::is_short(bytes.len()) {
+            let mut place = [0; SHORT_LEN_MAX];
+            return self.send_message(task, peer, task.with_header(&mut place, bytes));
+        }
         let mut place = [0; INBOX_LEN_MAX];
         if Task::is_inline(bytes.len()) {
             return self.send_message(task, peer, task.with_header(&mut place, bytes));
         }
         self.send_message(task, peer, task.with_header(&mut place, &[]))?;
         self.send_message(task, peer, bytes)
+    }
+
+    /// Sends a part of an operation's data, which fits one message with its head.
+    pub(super) fn send_part(
+        &mut self,
+        task: &Task,
+        member: u32,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.enter().peer_of(task, member)?;
+        if Task::is_short(bytes.len()) {
+            let mut place = [0; SHORT_LEN_MAX];
+            let len = task.head.write_part(bytes.len(), bytes, &mut place);
+            return self.send_message(task, peer, &place[..len]);
+        }
+        let mut place = [0; INBOX_LEN_MAX];
+        let len = task.head.write_part(bytes.len(), bytes, &mut place);
+        self.send_message(task, peer, &place[..len])
+    }
+
+    /// Starts to send a copy of `bytes` to `member`; long ones must be waited for.
+    pub(super) fn begin_data(
+        &mut self,
+        task: &Task,
+        member: u32,
+        bytes: &[u8],
+    ) -> Result<Option<Wait>, Error> {
+        let engine = &mut *self.engine.enter();
+        if Task::is_short(bytes.len()) {
+            let peer = engine.peer_of(task, member)?;
+            let mut place = [0; SHORT_LEN_MAX];
+            let message = task.with_header(&mut place, bytes);
+            if engine.send_direct(peer, &system_spec(task.port()), message) {
+                return Ok(None);
+            }
+        }
+        engine.begin_send(task, member, bytes)
     }
 
     fn send_message(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
@@ -173,10 +221,58 @@ impl Node {
         if !Task::is_inline(into.len()) {
             return self.receive_long(task, peer, into);
         }
+        if Task::is_short(into.len()) {
+            let mut place = [0; SHORT_LEN_MAX];
+            if let Some(len) = self.receive_soon(task, peer, &mut place) {
+                let engine = &mut *self.engine.enter();
+                return engine.take_inline(task, peer, &place[..len], into);
+            }
+        }
         let mut place = [0; INBOX_LEN_MAX];
         let len = self.receive_message(task, peer, &mut place)?;
         let engine = &mut *self.engine.enter();
         engine.take_inline(task, peer, &place[..len], into)
+    }
+
+    /// Waits for a part of an operation's data that fills `into`, in one message with its head.
+    pub(super) fn receive_part(
+        &mut self,
+        task: &Task,
+        member: u32,
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = self.engine.enter().peer_of(task, member)?;
+        let expected = into.len();
+        if Task::is_short(expected) {
+            let mut place = [0; SHORT_LEN_MAX];
+            if let Some(len) = self.receive_soon(task, peer, &mut place) {
+                let engine = &mut *self.engine.enter();
+                return engine.take_part(task, peer, &place[..len], expected, Some(into));
+            }
+        }
+        let mut place = [0; INBOX_LEN_MAX];
+        let len = self.receive_message(task, peer, &mut place)?;
+        let engine = &mut *self.engine.enter();
+        engine.take_part(task, peer, &place[..len], expected, Some(into))
+    }
+
+    /// Receives the next message of `peer` if it is here, or arrives within the first turns, and
+    /// fits `place`.
+    #[inline]
+    fn receive_soon(&mut self, task: &Task, peer: PeerId, place: &mut [u8]) -> Option<usize> {
+        let (port, source) = (task.port(), Some(peer));
+        let engine = &mut *self.engine.enter();
+        match engine.take_held(port, source, place) {
+            Ok(received) => {
+                engine.leave_to_caller();
+                Some(received.len)
+            }
+            Err(NotTaken::Nothing) => {
+                let received = engine.recv_next(port, source, place, || false);
+                received.map(|received| received.len)
+            }
+            Err(NotTaken::Other) => None,
+        }
     }
 
     fn receive_message(
@@ -185,14 +281,11 @@ impl Node {
         peer: PeerId,
         place: &mut [u8],
     ) -> Result<usize, Error> {
+        if let Some(len) = self.receive_soon(task, peer, place) {
+            return Ok(len);
+        }
         let (port, source) = (task.port(), Some(peer));
         let mut engine = self.engine.enter();
-        let wanted = RecvFilter::Port(port, source);
-        if engine.inner.core.is_quiet(&wanted)
-            && let Some(received) = engine.recv_next(port, source, place, || false)
-        {
-            return Ok(received.len);
-        }
         let len = place.len() as u64;
         let inner = &mut engine.inner;
         // SAFETY: as in `send_message`; `place` is not used before the operation is complete.
@@ -304,7 +397,7 @@ impl Engine {
         let (inner, group) = (&mut self.inner, task.group.members());
         inner.end_collective(group, &task.head);
         let result = match result {
-            Ok(value) => inner.check_unread(group).map(|()| value),
+            Ok(value) => inner.check_next_unread(group).map(|()| value),
             // A member that reported the first cause may have ended since. Its report counts first.
             Err(error) => Err(inner.check_intact(group.id()).err().unwrap_or(error)),
         };
@@ -425,16 +518,28 @@ impl Engine {
         inline: Option<&mut [u8]>,
     ) -> Result<(), Error> {
         let message = self.finish_message(wait)?;
-        let behind = self.check_head(task, wait.peer, &message)?;
+        self.take_part(task, wait.peer, &message, len, inline)
+    }
+
+    /// Checks the message of a part like [`Engine::finish_part`].
+    fn take_part(
+        &mut self,
+        task: &Task,
+        peer: PeerId,
+        message: &[u8],
+        len: usize,
+        inline: Option<&mut [u8]>,
+    ) -> Result<(), Error> {
+        let behind = self.check_head(task, peer, message)?;
         let Some((theirs, data)) = behind.split_first_chunk() else {
-            return Err(self.violation(wait.peer, "part of a collective operation without length"));
+            return Err(self.violation(peer, "part of a collective operation without length"));
         };
         let theirs = u64::from_le_bytes(*theirs);
         let (group, own) = (task.group_id(), task.head);
         self.inner
-            .check_part(group, wait.peer, &own, (theirs, len as u64))?;
+            .check_part(group, peer, &own, (theirs, len as u64))?;
         let into = inline.unwrap_or(&mut []);
-        self.check_len(wait.peer, data.len() as u64, into.len() as u64)?;
+        self.check_len(peer, data.len() as u64, into.len() as u64)?;
         into.copy_from_slice(data);
         Ok(())
     }

@@ -16,6 +16,7 @@ mod memory;
 mod nonblocking;
 mod operator;
 mod plan;
+mod short;
 
 pub use operator::Operator;
 
@@ -71,6 +72,15 @@ impl Operation {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), Error> {
+        if self.plan.is_short() {
+            let begun = node.engine.enter().begin_task(group, self.head);
+            match begun {
+                Ok(task) => return short::perform(self, node, &task, input, output),
+                // It must wait for its turn.
+                Err(Error::GroupBusy { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         // SAFETY: the guard takes the memory back before the borrows end, and nothing else uses the
         // bytes until then. The input is not written.
         let (input, output) = unsafe {

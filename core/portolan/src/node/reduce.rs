@@ -45,23 +45,16 @@ struct Reduction<'a, T> {
     op: ReduceOp,
     values: &'a mut [T],
     /// The values as bytes, for messages.
-    bytes: Vec<u8>,
+    bytes: &'a mut [u8],
 }
 
-impl<'a, T: Reducible> Reduction<'a, T> {
-    fn new(task: &'a Task, op: ReduceOp, values: &'a mut [T]) -> Result<Self, Error> {
-        let bytes = buffer::zeroed("the values of a reduction", values.len() * T::LEN)?;
-        Ok(Reduction {
-            task,
-            op,
-            values,
-            bytes,
-        })
-    }
+/// Bytes of values that need no allocation.
+const SHORT_LEN_MAX: usize = 64;
 
+impl<T: Reducible> Reduction<'_, T> {
     fn send(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
         self.pack();
-        node.send_data(self.task, member, &self.bytes)
+        node.send_data(self.task, member, self.bytes)
     }
 
     fn pack(&mut self) {
@@ -71,7 +64,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     }
 
     fn receive(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
-        node.receive_data(self.task, member, &mut self.bytes)
+        node.receive_data(self.task, member, self.bytes)
     }
 
     /// Replaces the own values with those of `member`.
@@ -100,10 +93,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     /// either receive is waited for.
     fn swap(&mut self, node: &mut Node, member: u32, side: Side) -> Result<(), Error> {
         self.pack();
-        let sent = node
-            .engine
-            .enter()
-            .begin_send(self.task, member, &self.bytes)?;
+        let sent = node.begin_data(self.task, member, self.bytes)?;
         let joined = self.join(node, member, side);
         let Some(mut sent) = sent else {
             return joined;
@@ -118,9 +108,13 @@ impl<'a, T: Reducible> Reduction<'a, T> {
     }
 
     /// Performs the steps of a reduction one after the other.
-    fn perform(&mut self, node: &mut Node, steps: &[Step]) -> Result<(), Error> {
+    fn perform(
+        &mut self,
+        node: &mut Node,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Result<(), Error> {
         for step in steps {
-            match *step {
+            match step {
                 Step::Send(member) => self.send(node, member)?,
                 Step::Join(member, side) => self.join(node, member, side)?,
                 Step::Replace(member) => self.replace(node, member)?,
@@ -144,20 +138,21 @@ pub(super) enum Step {
 
 /// Returns the steps of recursive doubling at member `own`. Members beyond the largest power of two
 /// join a neighbour first, and receive the result last.
-pub(super) fn allreduce_steps(own: u32, size: u32) -> Vec<Step> {
+pub(super) fn allreduce_steps(own: u32, size: u32) -> impl Iterator<Item = Step> {
     let power = 1 << size.ilog2();
     let extra = size - power;
-    let paired = own < 2 * extra;
-    if paired && own.is_multiple_of(2) {
-        return vec![Step::Send(own + 1), Step::Replace(own + 1)];
-    }
-    let mut steps = Vec::new();
-    if paired {
-        steps.push(Step::Join(own - 1, Side::Lower));
-    }
-    let place = if paired { own / 2 } else { own - extra };
-    for bit in (0..size.ilog2()).map(|round| 1 << round) {
-        let other = place ^ bit;
+    let is_paired = own < 2 * extra;
+    let (first, rounds, last) = match (is_paired, own.is_multiple_of(2)) {
+        (false, _) => (None, size.ilog2(), None),
+        (true, true) => (Some(Step::Send(own + 1)), 0, Some(Step::Replace(own + 1))),
+        (true, false) => {
+            let join = Step::Join(own - 1, Side::Lower);
+            (Some(join), size.ilog2(), Some(Step::Send(own - 1)))
+        }
+    };
+    let place = if is_paired { own / 2 } else { own - extra };
+    let swaps = (0..rounds).map(move |round| {
+        let other = place ^ (1 << round);
         let member = match other < extra {
             true => 2 * other + 1,
             false => other + extra,
@@ -166,12 +161,9 @@ pub(super) fn allreduce_steps(own: u32, size: u32) -> Vec<Step> {
             true => Side::Lower,
             false => Side::Upper,
         };
-        steps.push(Step::Swap(member, side));
-    }
-    if paired {
-        steps.push(Step::Send(own - 1));
-    }
-    steps
+        Step::Swap(member, side)
+    });
+    first.into_iter().chain(swaps).chain(last)
 }
 
 /// Returns the steps that send values up the tree of a broadcast.
@@ -225,7 +217,7 @@ impl Node {
         }
         let steps = allreduce_steps(group.rank(), group.size());
         let head = head(CollectiveKind::Allreduce, 0, op, values);
-        self.reduce_in_steps(group, head, op, values, &steps)
+        self.reduce_in_steps(group, head, op, values, steps)
     }
 
     /// Combines the `values` of all processes of the job, element by element. Every process gets the
@@ -267,7 +259,7 @@ impl Node {
         }
         let steps = reduce_steps(group.rank(), root, group.size());
         let head = head(CollectiveKind::Reduce, root, op, values);
-        self.reduce_in_steps(group, head, op, values, &steps)
+        self.reduce_in_steps(group, head, op, values, steps)
     }
 
     fn reduce_in_steps<T: Reducible>(
@@ -276,11 +268,29 @@ impl Node {
         head: Head,
         op: ReduceOp,
         values: &mut [T],
-        steps: &[Step],
+        steps: impl IntoIterator<Item = Step>,
     ) -> Result<(), Error> {
+        let len = match group.size() {
+            1 => 0,
+            _ => size_of_val(values),
+        };
+        let mut short = [0; SHORT_LEN_MAX];
+        let mut long;
+        let bytes = match short.get_mut(..len) {
+            Some(short) => short,
+            None => {
+                long = buffer::zeroed("the values of a reduction", len)?;
+                &mut long[..]
+            }
+        };
         let task = self.engine.enter().begin_task(group, head)?;
-        let reduction = Reduction::new(&task, op, values);
-        let result = reduction.and_then(|mut reduction| reduction.perform(self, steps));
+        let mut reduction = Reduction {
+            task: &task,
+            op,
+            values,
+            bytes,
+        };
+        let result = reduction.perform(self, steps);
         self.engine.enter().end_task(&task, result)
     }
 

@@ -3,7 +3,7 @@
 //! groups of 1 to 17 members, and with loss.
 
 use crate::common::ranks::{joined, role};
-use portolan::{Error, Group, Node, Operator, ReduceOp, Reducible};
+use portolan::{Bf16, Error, F16, Group, Node, Operator, ReduceOp, Reducible};
 
 ranks_of_this_module!(run_ranks);
 
@@ -136,6 +136,123 @@ where
     Ok(())
 }
 
+/// Broadcasts and reductions to one member, from and to several members.
+fn rooted(node: &mut Node, group: &Group, count: usize) -> Result<(), Error> {
+    let (own, size) = (group.rank(), group.size());
+    for root in [0, size / 2, size - 1] {
+        let words = block(root, 2, count).into_iter();
+        let expected: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let mut copied = match own == root {
+            true => expected.clone(),
+            false => vec![0xa5; expected.len()],
+        };
+        group.broadcast(node, root, &mut copied)?;
+        assert!(copied == expected, "broadcast of {count} from {root}");
+        let mut sum = values::<u64>(own, count);
+        group.reduce(node, root, ReduceOp::Sum, &mut sum)?;
+        let expected = serial::<u64>(size, count, |one, other| one + other);
+        assert!(
+            own != root || sum == expected,
+            "reduce of {count} to {root}"
+        );
+    }
+    group.barrier(node)
+}
+
+/// Reductions of one type: short ones, those in one message of their own, and those in parts.
+fn types_of<T>(
+    node: &mut Node,
+    group: &Group,
+    (number, of): (fn(T) -> f64, fn(f64) -> T),
+    ops: &[(ReduceOp, fn(u8, u8) -> u8)],
+) -> Result<(), Error>
+where
+    T: Reducible + PartialEq,
+{
+    let (own, size) = (group.rank(), group.size());
+    for &(op, combine) in ops {
+        for count in [1, 700, 70_000 / size_of::<T>()] {
+            // Products stay small: only member 0 and the last one have numbers above 1.
+            let small = |rank: u32, index: usize| match rank {
+                0 => u8::try_from(index % 3 + 1).unwrap(),
+                _ if rank == size - 1 => 2,
+                _ => 1,
+            };
+            let mut values: Vec<T> = (0..count)
+                .map(|index| of(f64::from(small(own, index))))
+                .collect();
+            group.allreduce(node, op, &mut values)?;
+            for (index, value) in values.iter().enumerate() {
+                let all = (0..size).map(|rank| small(rank, index));
+                let expected = f64::from(all.reduce(combine).unwrap());
+                let got = number(*value);
+                assert!(got == expected, "{op:?} of {count}: {got}, not {expected}");
+            }
+        }
+    }
+    Ok(())
+}
+
+const ARITHMETIC: [(ReduceOp, fn(u8, u8) -> u8); 4] = [
+    (ReduceOp::Sum, |one, other| one + other),
+    (ReduceOp::Product, |one, other| one * other),
+    (ReduceOp::Min, Ord::min),
+    (ReduceOp::Max, Ord::max),
+];
+const BITWISE: [(ReduceOp, fn(u8, u8) -> u8); 3] = [
+    (ReduceOp::And, |one, other| one & other),
+    (ReduceOp::Or, |one, other| one | other),
+    (ReduceOp::Xor, |one, other| one ^ other),
+];
+
+/// All operations of all types.
+fn types(node: &mut Node, group: &Group) -> Result<(), Error> {
+    macro_rules! integers {
+        ($($type:ty)*) => {$(
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                clippy::cast_lossless,
+                reason = "the numbers are small"
+            )]
+            let convert: (fn($type) -> f64, fn(f64) -> $type) =
+                (|value| value as f64, |number| number as $type);
+            types_of(node, group, convert, &ARITHMETIC)?;
+            types_of(node, group, convert, &BITWISE)?;
+        )*};
+    }
+    integers!(i8 u8 i16 u16 i32 u32 i64 u64);
+    #[allow(clippy::cast_possible_truncation, reason = "the numbers are small")]
+    types_of::<f32>(
+        node,
+        group,
+        (f64::from, |number| number as f32),
+        &ARITHMETIC,
+    )?;
+    types_of::<f64>(node, group, (|value| value, |number| number), &ARITHMETIC)?;
+    #[allow(clippy::cast_possible_truncation, reason = "the numbers are small")]
+    types_of::<F16>(
+        node,
+        group,
+        (
+            |value| value.to_f32().into(),
+            |number| F16::from_f32(number as f32),
+        ),
+        &ARITHMETIC,
+    )?;
+    #[allow(clippy::cast_possible_truncation, reason = "the numbers are small")]
+    types_of::<Bf16>(
+        node,
+        group,
+        (
+            |value| value.to_f32().into(),
+            |number| Bf16::from_f32(number as f32),
+        ),
+        &ARITHMETIC,
+    )
+}
+
 /// Products of matrices depend on the order of the operands.
 fn ordered(node: &mut Node, group: &Group) -> Result<(), Error> {
     type Matrix = [u64; 4];
@@ -176,6 +293,7 @@ fn all_operations(node: &mut Node) -> Result<(), Error> {
         for &count in COUNTS {
             gathers(node, &group, count)?;
             exchanges(node, &group, count)?;
+            rooted(node, &group, count)?;
             reductions::<u32>(node, &group, count, (ReduceOp::Product, u32::wrapping_mul))?;
             reductions::<f64>(
                 node,
@@ -227,6 +345,10 @@ fn as_rank() {
     };
     match role().as_deref() {
         Some("operations") => all_operations(&mut node).unwrap(),
+        Some("types") => {
+            let all = Group::all(&node);
+            types(&mut node, &all).unwrap();
+        }
         Some("requests") => requests(&mut node).unwrap(),
         other => panic!("no role {other:?}"),
     }
@@ -241,7 +363,7 @@ fn play(count: u32, role: &str, options: &[&str]) {
 
 #[test]
 fn operations_on_blocks_equal_serial_results_in_groups_of_all_sizes() {
-    for count in (1..=9).chain([16, 17]) {
+    for count in 1..=17 {
         play(count, "operations", &["--path", "shm"]);
     }
 }
@@ -249,9 +371,18 @@ fn operations_on_blocks_equal_serial_results_in_groups_of_all_sizes() {
 #[test]
 fn operations_on_blocks_equal_serial_results_over_a_lossy_network() {
     let fault = "fault=drop=0.02,dup=0.02,seed=3";
-    for count in [2, 3, 5] {
+    for count in [2, 3, 5, 17] {
         play(count, "operations", &["--path", "udp", "--option", fault]);
     }
+}
+
+#[test]
+fn reductions_of_all_types_equal_serial_results() {
+    for count in [1, 2, 3, 8, 13] {
+        play(count, "types", &["--path", "shm"]);
+    }
+    let fault = "fault=drop=0.02,dup=0.02,seed=5";
+    play(3, "types", &["--path", "udp", "--option", fault]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! head is posted before that for its data, so that both match in the order of the sender.
 
 use super::memory::{Combine, Memories};
-use super::plan::{Action, Plan, Round, Span};
+use super::plan::{Action, Few, Plan, Round, Span};
 use crate::buffer::Buffer;
 use crate::collective::PART_INLINE_LEN_MAX;
 use crate::engine::Engine;
@@ -26,7 +26,7 @@ pub(super) struct Exchange {
 struct Current {
     sending: Vec<Wait>,
     receiving: Vec<Receiving>,
-    after: Vec<Action>,
+    after: Few<Action>,
 }
 
 /// A pending message from another member.

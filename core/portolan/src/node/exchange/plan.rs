@@ -10,7 +10,11 @@
 //! as few bytes as possible (rings, pairwise exchanges). See Thakur, Rabenseifner and Gropp,
 //! "Optimization of collective communication operations in MPICH" (2005).
 
+mod few;
+
+use crate::collective::PART_INLINE_LEN_MAX;
 use crate::node::reduce::{Side, Step, allreduce_steps, reduce_steps};
+pub(super) use few::Few;
 use std::ops::Range;
 
 /// Memory that a plan refers to.
@@ -60,9 +64,9 @@ pub(super) enum Action {
 /// Messages that are exchanged at the same time, and the work after them.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    pub(super) sends: Vec<(u32, Span)>,
-    pub(super) receives: Vec<(u32, Span)>,
-    pub(super) after: Vec<Action>,
+    pub(super) sends: Few<(u32, Span)>,
+    pub(super) receives: Few<(u32, Span)>,
+    pub(super) after: Few<Action>,
 }
 
 /// A member's part of an operation.
@@ -147,10 +151,19 @@ fn copy(from: (Place, usize), to: (Place, usize), len: usize) -> Action {
 }
 
 impl Plan {
+    /// Returns whether each message fits one with its head.
+    pub(super) fn is_short(&self) -> bool {
+        let mut spans = self
+            .rounds
+            .iter()
+            .flat_map(|round| round.sends.iter().chain(&round.receives));
+        spans.all(|(_, span)| span.len <= PART_INLINE_LEN_MAX)
+    }
+
     /// Adds work that precedes all messages.
-    fn begin(&mut self, after: Vec<Action>) {
+    fn begin(&mut self, after: impl IntoIterator<Item = Action>) {
         self.rounds.push(Round {
-            after,
+            after: after.into_iter().collect(),
             ..Round::default()
         });
     }
@@ -160,11 +173,12 @@ impl Plan {
 pub(super) fn allgather(position: Position, lens: &[usize]) -> Plan {
     let (offs, total) = offsets(lens);
     match total <= ALLGATHER_SHORT_MAX {
+        true if position.size.is_power_of_two() => allgather_doubling(position, lens, offs, total),
         true => allgather_short(position, lens, &offs, total),
         false => {
             let own = position.own;
             let mut plan = Plan::default();
-            plan.begin(vec![copy(
+            plan.begin([copy(
                 (Place::Input, 0),
                 (Place::Output, offs[own]),
                 lens[own],
@@ -180,11 +194,43 @@ fn ring(plan: &mut Plan, position: Position, lens: &[usize], offs: &[usize]) {
     let block = |index: usize| Span::new(Place::Output, offs[index]..offs[index] + lens[index]);
     for step in 1..position.size {
         plan.rounds.push(Round {
-            sends: vec![(member(position.after(1)), block(position.before(step - 1)))],
-            receives: vec![(member(position.before(1)), block(position.before(step)))],
-            after: Vec::new(),
+            sends: Few::one((member(position.after(1)), block(position.before(step - 1)))),
+            receives: Few::one((member(position.before(1)), block(position.before(step)))),
+            after: Few::default(),
         });
     }
+}
+
+/// Recursive doubling: in each round, two halves of a part of the group exchange their blocks.
+fn allgather_doubling(
+    position: Position,
+    lens: &[usize],
+    mut offs: Vec<usize>,
+    total: usize,
+) -> Plan {
+    let own = position.own;
+    let mut plan = Plan::default();
+    plan.begin([copy(
+        (Place::Input, 0),
+        (Place::Output, offs[own]),
+        lens[own],
+    )]);
+    offs.push(total);
+    let mut have = 1;
+    while have < position.size {
+        let other = own ^ have;
+        let blocks = |of: usize| {
+            let first = of / have * have;
+            Span::new(Place::Output, offs[first]..offs[first + have])
+        };
+        plan.rounds.push(Round {
+            sends: Few::one((member(other), blocks(own))),
+            receives: Few::one((member(other), blocks(other))),
+            after: Few::default(),
+        });
+        have *= 2;
+    }
+    plan
 }
 
 /// Bruck's algorithm: a member has its own block and those behind it, twice as many in each round.
@@ -197,29 +243,25 @@ fn allgather_short(position: Position, lens: &[usize], offs: &[usize], total: us
         scratch_len: total,
         ..Plan::default()
     };
-    plan.begin(vec![copy(
-        (Place::Input, 0),
-        (Place::Scratch, 0),
-        lens[own],
-    )]);
+    plan.begin([copy((Place::Input, 0), (Place::Scratch, 0), lens[own])]);
     let mut have = 1;
     while have < size {
         let count = have.min(size - have);
         plan.rounds.push(Round {
-            sends: vec![(
+            sends: Few::one((
                 member(position.before(have)),
                 Span::new(Place::Scratch, 0..at[count]),
-            )],
-            receives: vec![(
+            )),
+            receives: Few::one((
                 member(position.after(have)),
                 Span::new(Place::Scratch, at[have]..at[have + count]),
-            )],
-            after: Vec::new(),
+            )),
+            after: Few::default(),
         });
         have += count;
     }
     let tail = total - offs[own];
-    plan.begin(vec![
+    plan.begin([
         copy((Place::Scratch, 0), (Place::Output, offs[own]), tail),
         copy((Place::Scratch, tail), (Place::Output, 0), offs[own]),
     ]);
@@ -240,7 +282,7 @@ pub(super) fn gather(position: Position, root: usize, len: usize) -> Plan {
         scratch_len: children.iter().map(|child| child.1).sum::<usize>() * len + len,
         ..Plan::default()
     };
-    plan.begin(vec![copy((Place::Input, 0), (Place::Scratch, 0), len)]);
+    plan.begin([copy((Place::Input, 0), (Place::Scratch, 0), len)]);
     let receives = children
         .iter()
         .map(|&(child, count)| (actual(child), span(child - own, count)));
@@ -250,15 +292,15 @@ pub(super) fn gather(position: Position, root: usize, len: usize) -> Plan {
     });
     match parent {
         Some(parent) => plan.rounds.push(Round {
-            sends: vec![(
+            sends: Few::one((
                 actual(parent),
                 Span::new(Place::Scratch, 0..plan.scratch_len),
-            )],
+            )),
             ..Round::default()
         }),
         None => {
             let (root_off, tail) = (root * len, (size - root) * len);
-            plan.begin(vec![
+            plan.begin([
                 copy((Place::Scratch, 0), (Place::Output, root_off), tail),
                 copy((Place::Scratch, tail), (Place::Output, 0), root_off),
             ]);
@@ -288,7 +330,7 @@ pub(super) fn gatherv(position: Position, root: usize, own_len: usize, lens: &[u
     if position.own != root {
         let all = Span::new(Place::Input, 0..own_len);
         plan.rounds.push(Round {
-            sends: vec![(member(root), all)],
+            sends: Few::one((member(root), all)),
             ..Round::default()
         });
         return plan;
@@ -301,11 +343,11 @@ pub(super) fn gatherv(position: Position, root: usize, own_len: usize, lens: &[u
     });
     plan.rounds.push(Round {
         receives: receives.collect(),
-        after: vec![copy(
+        after: Few::one(copy(
             (Place::Input, 0),
             (Place::Output, offs[root]),
             own_len,
-        )],
+        )),
         ..Round::default()
     });
     plan
@@ -325,15 +367,15 @@ pub(super) fn scatter(position: Position, root: usize, len: usize) -> Plan {
     };
     match parent {
         Some(parent) => plan.rounds.push(Round {
-            receives: vec![(
+            receives: Few::one((
                 actual(parent),
                 Span::new(Place::Scratch, 0..plan.scratch_len),
-            )],
+            )),
             ..Round::default()
         }),
         None => {
             let (root_off, tail) = (root * len, (size - root) * len);
-            plan.begin(vec![
+            plan.begin([
                 copy((Place::Input, root_off), (Place::Scratch, 0), tail),
                 copy((Place::Input, 0), (Place::Scratch, tail), root_off),
             ]);
@@ -348,7 +390,7 @@ pub(super) fn scatter(position: Position, root: usize, len: usize) -> Plan {
     });
     plan.rounds.push(Round {
         sends: sends.collect(),
-        after: vec![copy((Place::Scratch, 0), (Place::Output, 0), len)],
+        after: Few::one(copy((Place::Scratch, 0), (Place::Output, 0), len)),
         ..Round::default()
     });
     plan
@@ -360,7 +402,7 @@ pub(super) fn scatterv(position: Position, root: usize, own_len: usize, lens: &[
     if position.own != root {
         let all = Span::new(Place::Output, 0..own_len);
         plan.rounds.push(Round {
-            receives: vec![(member(root), all)],
+            receives: Few::one((member(root), all)),
             ..Round::default()
         });
         return plan;
@@ -373,11 +415,11 @@ pub(super) fn scatterv(position: Position, root: usize, own_len: usize, lens: &[
     });
     plan.rounds.push(Round {
         sends: sends.collect(),
-        after: vec![copy(
+        after: Few::one(copy(
             (Place::Input, offs[root]),
             (Place::Output, 0),
             own_len,
-        )],
+        )),
         ..Round::default()
     });
     plan
@@ -397,7 +439,7 @@ pub(super) fn alltoallv(position: Position, lens: &[usize], theirs: &[usize]) ->
     let ((offs, _), (places, _)) = (offsets(lens), offsets(theirs));
     let own = position.own;
     let mut plan = Plan::default();
-    plan.begin(vec![copy(
+    plan.begin([copy(
         (Place::Input, offs[own]),
         (Place::Output, places[own]),
         lens[own].min(theirs[own]),
@@ -430,7 +472,7 @@ fn alltoall_short(position: Position, len: usize) -> Plan {
         let from = position.after(distance) * len;
         copy((Place::Input, from), (Place::Scratch, distance * len), len)
     };
-    plan.begin((0..size).map(rotated).collect());
+    plan.begin((0..size).map(rotated));
     let mut bit = 1;
     while bit < size {
         let moved: Vec<usize> = (0..size).filter(|distance| distance & bit != 0).collect();
@@ -438,15 +480,15 @@ fn alltoall_short(position: Position, len: usize) -> Plan {
             let to = (Place::Scratch, sending + index * len);
             copy((Place::Scratch, distance * len), to, len)
         });
-        plan.begin(pack.collect());
+        plan.begin(pack);
         let unpack = moved.iter().enumerate().map(|(index, distance)| {
             let from = (Place::Scratch, receiving + index * len);
             copy(from, (Place::Scratch, distance * len), len)
         });
         let span = |at: usize| Span::new(Place::Scratch, at..at + moved.len() * len);
         plan.rounds.push(Round {
-            sends: vec![(member(position.after(bit)), span(sending))],
-            receives: vec![(member(position.before(bit)), span(receiving))],
+            sends: Few::one((member(position.after(bit)), span(sending))),
+            receives: Few::one((member(position.before(bit)), span(receiving))),
             after: unpack.collect(),
         });
         bit <<= 1;
@@ -455,7 +497,7 @@ fn alltoall_short(position: Position, len: usize) -> Plan {
         let to = position.before(distance) * len;
         copy((Place::Scratch, distance * len), (Place::Output, to), len)
     };
-    plan.begin((0..size).map(placed).collect());
+    plan.begin((0..size).map(placed));
     plan
 }
 
@@ -469,17 +511,17 @@ pub(super) fn reduce_scatter(position: Position, lens: &[usize], is_ordered: boo
             scratch_len: 2 * total,
             ..Plan::default()
         };
-        plan.begin(vec![copy((Place::Input, 0), (Place::Scratch, 0), total)]);
+        plan.begin([copy((Place::Input, 0), (Place::Scratch, 0), total)]);
         let values = Span::new(Place::Scratch, 0..total);
         let other = Span::new(Place::Scratch, total..2 * total);
         add_steps(&mut plan, &steps_of_allreduce(position), values, other);
         let from = (Place::Scratch, offs[own]);
-        plan.begin(vec![copy(from, (Place::Output, 0), lens[own])]);
+        plan.begin([copy(from, (Place::Output, 0), lens[own])]);
         return plan;
     }
     let mut plan = Plan::default();
     let own_place = Span::new(Place::Output, 0..lens[own]);
-    plan.begin(vec![copy(
+    plan.begin([copy(
         (Place::Input, offs[own]),
         (Place::Output, 0),
         lens[own],
@@ -625,7 +667,7 @@ pub(super) fn exscan(position: Position, len: usize) -> Plan {
     // The values of this member and of those before it that were received so far.
     let partial = Span::new(Place::Scratch, 0..len);
     let other = Span::new(Place::Scratch, len..2 * len);
-    plan.begin(vec![copy((Place::Output, 0), (Place::Scratch, 0), len)]);
+    plan.begin([copy((Place::Output, 0), (Place::Scratch, 0), len)]);
     let mut distance = 1;
     while distance < position.size {
         let mut round = Round::default();
@@ -646,8 +688,8 @@ pub(super) fn exscan(position: Position, len: usize) -> Plan {
                 to: values,
             };
             round.after = match distance {
-                1 => vec![first, join(partial)],
-                _ => vec![join(values), join(partial)],
+                1 => [first, join(partial)].into_iter().collect(),
+                _ => [join(values), join(partial)].into_iter().collect(),
             };
         }
         plan.rounds.push(round);
@@ -657,7 +699,7 @@ pub(super) fn exscan(position: Position, len: usize) -> Plan {
 }
 
 fn steps_of_allreduce(position: Position) -> Vec<Step> {
-    allreduce_steps(member(position.own), member(position.size))
+    allreduce_steps(member(position.own), member(position.size)).collect()
 }
 
 fn in_steps(steps: &[Step], len: usize) -> Plan {

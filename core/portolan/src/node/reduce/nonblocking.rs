@@ -188,7 +188,7 @@ impl Node {
         if is_long_reduction(group.size(), size_of_val(&values[..])) {
             return group.iallreduce_by(self, Operator::new::<T>(op), Buffer::typed(values));
         }
-        let steps = allreduce_steps(group.rank(), group.size());
+        let steps = allreduce_steps(group.rank(), group.size()).collect();
         self.begin_reduction::<T>(group, head, op, Buffer::typed(values), steps)
     }
 
@@ -248,7 +248,7 @@ impl Node {
         if is_long_reduction(group.size(), buffer.len()) {
             return group.iallreduce_by(self, Operator::new::<T>(op), buffer);
         }
-        let steps = allreduce_steps(group.rank(), group.size());
+        let steps = allreduce_steps(group.rank(), group.size()).collect();
         self.begin_reduction::<T>(group, head, op, buffer, steps)
     }
 
