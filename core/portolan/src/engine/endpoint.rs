@@ -170,14 +170,20 @@ impl Engine {
     }
 
     /// Passes peers that the directory has added to the core, the links and the liveness thread.
+    #[inline]
     pub(crate) fn register_fresh(&mut self) {
-        let Some(directory) = &self.inner.directory else {
-            return;
-        };
-        if directory.has_fresh() {
-            for fresh in directory.take_fresh() {
-                self.register(&fresh);
-            }
+        let directory = self.inner.directory.as_ref();
+        if directory.is_some_and(|directory| directory.has_fresh()) {
+            self.register_all_fresh();
+        }
+    }
+
+    #[cold]
+    fn register_all_fresh(&mut self) {
+        let directory = self.inner.directory.as_ref();
+        let all = directory.map(|directory| directory.take_fresh());
+        for fresh in all.into_iter().flatten() {
+            self.register(&fresh);
         }
     }
 

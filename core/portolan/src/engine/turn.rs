@@ -161,6 +161,8 @@ impl Engine {
         turn: u32,
         mut inbox: Option<&mut Inbox<'_>>,
     ) -> (usize, bool) {
+        // Their frames would be dropped, and no sender repeats frames of shared memory.
+        self.register_fresh();
         let mut moved = 0;
         let mut cold_due = None;
         for place in 0..self.links.count() {
