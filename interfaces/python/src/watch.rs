@@ -2,14 +2,15 @@
 //! Requests that complete without a call of the program: a thread of the package drives the node
 //! while the program computes, and calls a function when a request has ended.
 //!
-//! The thread starts with the first such request, and sleeps while there are none. It holds Python's
-//! lock for those functions only. The one invariant: the list of requests is changed under its own
+//! The thread starts with the first such request, and sleeps until a message arrives: it leaves the
+//! cores to the program's computation. It holds Python's lock for those functions only. The one invariant: the list of requests is changed under its own
 //! lock, and requests are settled under that of the node.
 
 use crate::error::Failure;
 use crate::request::Request;
 use crate::shared::{SLICE, Shared};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use portolan::binding::Plumbing as _;
 use pyo3::prelude::*;
 use std::io;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ impl Watch {
 }
 
 impl Shared {
-    /// Has the thread call `function` when `request` has ended, or at the deadline.
+    /// Makes the thread call `function` when `request` has ended, or at the deadline.
     pub(crate) fn watch(
         self: &Arc<Shared>,
         request: Py<Request>,
@@ -103,7 +104,7 @@ impl Shared {
         }
         let (mut requests, slice) = self.watched_requests();
         let got = self.run(&mut node, |node| {
-            let first = node.wait_any_timeout(&mut requests, slice);
+            let first = node.wait_any_asleep(&mut requests, slice);
             let mut got = Vec::from_iter(first);
             while let Some(next) = node.test_any(&mut requests) {
                 got.push(next);

@@ -56,6 +56,8 @@ pub(crate) struct Waiter {
     /// Spin time while no other process needs the core.
     spin: Duration,
     contention: Contention,
+    /// Set while waits leave the core to other threads of the program.
+    is_sleepy: bool,
     phase: Phase,
     /// Turns since the last event.
     empty_turns: u32,
@@ -100,6 +102,7 @@ impl Waiter {
         Waiter {
             spin: SPIN_MIN,
             contention,
+            is_sleepy: false,
             phase: Phase::Spin,
             empty_turns: 0,
             empty_since: Instant::default(),
@@ -270,8 +273,14 @@ impl Waiter {
         }
     }
 
+    /// Makes waits sleep instead of spinning, or reverts that.
+    pub(crate) fn set_sleepy(&mut self, is_sleepy: bool) {
+        self.is_sleepy = is_sleepy;
+    }
+
     fn spin(&self) -> Duration {
         match &self.contention {
+            _ if self.is_sleepy => SPIN_CONTENDED,
             Contention::Counted(true) => SPIN_CONTENDED,
             Contention::Measured { share, .. } if share.is_contended() => SPIN_CONTENDED,
             _ => self.spin,
@@ -313,7 +322,7 @@ impl Waiter {
         if slept > SPIN_MAX {
             self.phase = Phase::Drowsy;
             self.spin = (self.spin / 2).max(SPIN_MIN);
-        } else if !was_drowsy {
+        } else if !was_drowsy && !self.is_sleepy {
             self.spin = (self.spin * 2).min(SPIN_MAX);
         }
     }
@@ -457,6 +466,16 @@ mod tests {
         (0..20).for_each(|_| waiter.on_slept(SPIN_MAX * 2));
         assert_eq!(waiter.idle(), Idle::Sleep, "nothing has come since");
         waiter.on_slept(SPIN_MIN);
+        assert_eq!(turns(&mut waiter), (spin_turns(SPIN_MIN), YIELDS));
+    }
+
+    #[test]
+    fn sleepy_waits_sleep_at_once() {
+        let mut waiter = Waiter::of_job(1, 2);
+        waiter.set_sleepy(true);
+        (0..20).for_each(|_| waiter.on_slept(SPIN_MIN));
+        assert_eq!(turns(&mut waiter), (spin_turns(SPIN_CONTENDED), YIELDS));
+        waiter.set_sleepy(false);
         assert_eq!(turns(&mut waiter), (spin_turns(SPIN_MIN), YIELDS));
     }
 

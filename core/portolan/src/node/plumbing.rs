@@ -3,7 +3,7 @@
 //!
 //! Programs do not need them; see [`crate::binding`].
 
-use super::{Awaited, Context, Group, INBOX_LEN_MAX, Node, ReduceOp, Reducible};
+use super::{Awaited, Context, Ended, Group, INBOX_LEN_MAX, Node, ReduceOp, Reducible};
 use crate::buffer::Buffer;
 use crate::engine::Interrupter;
 use crate::error::Error;
@@ -15,6 +15,7 @@ use crate::settings;
 use portolan_link::PortRange;
 use portolan_proto::{PortId, RecvFilter};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Longest message that [`Plumbing::take`] takes, in bytes.
 pub const TAKE_LEN_MAX: usize = INBOX_LEN_MAX;
@@ -92,6 +93,10 @@ pub trait Plumbing: sealed::Sealed {
         request: Request,
         stop: impl Fn() -> bool,
     ) -> Result<Option<Completion>, Failed>;
+
+    /// Waits like [`Node::wait_any_timeout`], but sleeps instead of spinning. For a thread beside one
+    /// that computes.
+    fn wait_any_asleep(&mut self, requests: &mut Vec<Request>, timeout: Duration) -> Option<Ended>;
 
     /// Begins [`Node::iallreduce`] on the bytes of values in any memory.
     ///
@@ -269,6 +274,13 @@ impl Plumbing for Node {
         let done = engine.inner.ops.finish(op);
         done.unwrap_or_else(|| Err(engine.inner.stale().into()))
             .map(Some)
+    }
+
+    fn wait_any_asleep(&mut self, requests: &mut Vec<Request>, timeout: Duration) -> Option<Ended> {
+        self.waiter.set_sleepy(true);
+        let ended = self.wait_any_timeout(requests, timeout);
+        self.waiter.set_sleepy(false);
+        ended
     }
 
     fn iallreduce_buffer<T: Reducible>(
