@@ -14,14 +14,19 @@
 
     asyncio.run(main())
 
-The event loop waits for the node's descriptor, beside everything else that it waits for. While
-coroutines wait, this class alone makes progress on the node.
+The event loop waits for the node's descriptor, beside everything else that it waits for. From the
+first coroutine that waits, the loop makes progress on the node and runs its handlers.
+
+Other calls block the loop. Those with a non-blocking form have coroutines by `wait`, such as
+``await node.wait(node.iallgather(mine, all))``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import os
+import socket
 from typing import Any, Callable, Literal, TypeVar
 
 from . import _portolan
@@ -42,6 +47,22 @@ class _Waiter:
         self.poll = poll
 
 
+def _first_connected(attempts: list[_portolan.Connecting]) -> int | None:
+    """Returns the rank of the first attempt that has succeeded. Raises the error of the last that
+    fails."""
+    for attempt in list(attempts):
+        try:
+            rank = attempt.test()
+        except _portolan.Error:
+            attempts.remove(attempt)
+            if not attempts:
+                raise
+            continue
+        if rank is not None:
+            return rank
+    return None
+
+
 class Node:
     """A node whose waiting calls are coroutines. All other calls are those of ``portolan.Node``."""
 
@@ -53,6 +74,13 @@ class Node:
         self._fd = -1
         self._is_armed = False
         self._is_scheduled = False
+        self._takes_events = False
+        self._events: collections.deque[tuple[int, str]] = collections.deque()
+
+    @classmethod
+    def standalone(cls, *, encrypt: bool = False) -> Node:
+        """Creates a process without a launcher. See ``portolan.Node.standalone``."""
+        return cls(_portolan.Node.standalone(encrypt=encrypt))
 
     def __getattr__(self, name: str) -> Any:
         if self._is_armed:
@@ -79,6 +107,30 @@ class Node:
     async def close(self) -> None:
         """Leaves the job after everything that was sent has arrived."""
         await self.__aexit__(None, None, None)
+
+    async def connect(self, address: str, secret: bytes, *, timeout: float | None = None) -> int:
+        """Connects to the process that listens at ``address``, "HOST:PORT", which may start later.
+        Returns its rank."""
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        hosts = dict.fromkeys(info[4][0] for info in found)
+        attempts = [
+            self._node.begin_connect(
+                f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}", secret, timeout=timeout
+            )
+            for host in hosts
+        ]
+        return await self._until(lambda: _first_connected(attempts))
+
+    async def disconnect(self, rank: int) -> None:
+        """Ends the relation with the peer ``rank`` after everything that was sent has arrived."""
+        await self._until(lambda: self._node.disconnect(rank, timeout=0) or None)
+
+    async def next_peer_event(self) -> tuple[int, str]:
+        """Waits for the next event of a peer. Returns its rank, and "joined", "left" or "lost"."""
+        self._takes_events = True
+        return await self._until(self._next_event)
 
     async def wait(self, request: _portolan.Request) -> _portolan.Status:
         """Waits until the request has ended."""
@@ -144,6 +196,14 @@ class Node:
         """Combines the ``values`` of all processes at process ``root``."""
         await self.wait(self._node.ireduce(values, op, root))
 
+    def _next_event(self) -> tuple[int, str] | None:
+        return self._events.popleft() if self._events else self._node.next_peer_event()
+
+    def _take_events(self) -> None:
+        """Takes events that no coroutine waits for. They would prevent the node from being armed."""
+        while self._takes_events and (event := self._node.next_peer_event()) is not None:
+            self._events.append(event)
+
     async def _receive(self, request: _portolan.Request) -> _portolan.Status:
         try:
             return await self.wait(request)
@@ -204,11 +264,13 @@ class Node:
 
     def _on_scheduled(self) -> None:
         self._is_scheduled = False
-        self._disarm()
-        self._advance()
+        if self._loop is not None:
+            self._disarm()
+            self._advance()
 
     def _advance(self) -> None:
         """Completes the coroutines whose results are here, and arms the descriptor for the rest."""
+        self._take_events()
         for waiter in list(self._waiters):
             if waiter.future.done():
                 continue
@@ -221,12 +283,28 @@ class Node:
             if result is not None:
                 self._waiters.remove(waiter)
                 waiter.future.set_result(result)
-        if not self._waiters:
+        if not self._waiters and not self._make_progress():
             return
         try:
             self._is_armed = self._node.arm()
         except _portolan.Error:
             # No further message can arrive: each coroutine gets its own error.
             self._is_armed = False
+            if not self._waiters:
+                self._stop()
         if not self._is_armed:
             self._schedule()
+
+    def _make_progress(self) -> bool:
+        """Runs handlers, and answers peers, while no coroutine waits. Returns whether more can follow."""
+        try:
+            self._node.progress()
+        except _portolan.Error:
+            # All other processes have ended. The next coroutine that waits gets the error.
+            self._stop()
+            return False
+        except Exception as error:
+            if self._loop is not None:
+                text = "a handler of portolan has failed"
+                self._loop.call_exception_handler({"message": text, "exception": error})
+        return True

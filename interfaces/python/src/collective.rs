@@ -77,7 +77,7 @@ fn op_of(name: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
         "or" => Ok(ReduceOp::Or),
         "xor" => Ok(ReduceOp::Xor),
         _ => Err(PyValueError::new_err(format!(
-            "there is no reduction '{name}'; take 'sum', 'product', 'min', 'max', 'and', 'or' or 'xor'"
+            "unknown reduction '{name}'; use 'sum', 'product', 'min', 'max', 'and', 'or' or 'xor'"
         ))),
     }
 }

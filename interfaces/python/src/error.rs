@@ -111,7 +111,7 @@ impl From<Failure> for PyErr {
         match failure {
             Failure::Library(error) => exception(&error),
             Failure::Closed => {
-                Closed::new_err("the node was closed; join again by portolan.Node()")
+                Closed::new_err("the node was closed; join again with portolan.Node()")
             }
             Failure::Python(error) => error,
         }

@@ -36,5 +36,6 @@ fn _portolan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<window::Window>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<call::Call>()?;
+    module.add_class::<standalone::Connecting>()?;
     error::add(module)
 }

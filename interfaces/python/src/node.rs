@@ -83,7 +83,7 @@ impl Node {
         self.shared.raised().check()
     }
 
-    /// Leaves the job at once and without a farewell, like a process that crashes.
+    /// Leaves the job at once, like a process that crashes. Messages that are not sent are lost.
     fn abandon(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(node) = self.shared.take(py)? {
             py.detach(|| node.abandon());

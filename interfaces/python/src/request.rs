@@ -67,7 +67,7 @@ impl Request {
         }
     }
 
-    /// Returns the result, again and again.
+    /// Returns the result if the operation has ended. Can be called repeatedly.
     fn result(&self, py: Python<'_>) -> PyResult<Option<Status>> {
         match &*self.state.lock() {
             State::Pending(_) => Ok(None),
@@ -140,8 +140,8 @@ impl Request {
         self.result(py)
     }
 
-    /// Has a thread of the package complete the request while the program computes, and call
-    /// `function` with the request when it has ended, or after `timeout`.
+    /// Lets a thread of the package complete the request while the program computes. The thread calls
+    /// `function` with the request when the operation has ended, or after `timeout`.
     #[pyo3(signature = (function = None, timeout = None))]
     fn then(
         slf: &Bound<'_, Self>,
@@ -168,7 +168,7 @@ impl Request {
         })
     }
 
-    /// True once the result is here. Reading it makes no progress.
+    /// True once the operation has ended and its result is known. Reading it makes no progress.
     #[getter]
     fn done(&self) -> bool {
         self.pending().is_none()

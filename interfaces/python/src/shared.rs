@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A node as its Python objects share it: the lock, waits that Ctrl-C can end, and requests that
-//! the program has dropped.
+//! A node as its Python objects share it: the lock, waits that Ctrl-C can end, and what the program
+//! has dropped.
 //!
 //! Threads take turns. A wait holds the lock, but makes way for calls of other threads at once, and
 //! for their waits after a while that grows. Progress is made for all meanwhile.
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     raised: Arc<Raised>,
     /// Requests that the program has dropped before they were complete.
     dropped: Mutex<Vec<portolan::Request>>,
+    /// Attempts to connect that the program has dropped before they ended.
+    dropped_attempts: Mutex<Vec<portolan::Connecting>>,
     has_dropped: AtomicBool,
     /// Set in a job of one process, in which waits without a limit end by themselves.
     is_alone: bool,
@@ -47,6 +49,7 @@ impl Shared {
             watch: Watch::default(),
             raised: Arc::new(Raised::default()),
             dropped: Mutex::new(Vec::new()),
+            dropped_attempts: Mutex::new(Vec::new()),
             has_dropped: AtomicBool::new(false),
         })
     }
@@ -159,6 +162,12 @@ impl Shared {
         self.has_dropped.store(true, Ordering::Release);
     }
 
+    /// Records that the program has dropped an attempt to connect.
+    pub(crate) fn on_dropped_attempt(&self, attempt: portolan::Connecting) {
+        self.dropped_attempts.lock().push(attempt);
+        self.has_dropped.store(true, Ordering::Release);
+    }
+
     /// Refuses calls in handlers, and raises the exception of an earlier handler.
     fn check(&self, _: Python<'_>) -> PyResult<()> {
         if self.raised.is_running() {
@@ -181,6 +190,10 @@ impl Shared {
 
     /// Frees dropped requests that have ended.
     fn end_dropped(&self, node: &mut portolan::Node) {
+        for attempt in std::mem::take(&mut *self.dropped_attempts.lock()) {
+            // A peer that has been found meanwhile stays connected.
+            drop(node.end_connect(attempt));
+        }
         let mut dropped = std::mem::take(&mut *self.dropped.lock());
         dropped.retain(|request| {
             node.cancel(*request);
@@ -188,14 +201,15 @@ impl Shared {
         });
         let mut kept = self.dropped.lock();
         kept.append(&mut dropped);
-        self.has_dropped.store(!kept.is_empty(), Ordering::Relaxed);
+        let has_dropped = !kept.is_empty() || !self.dropped_attempts.lock().is_empty();
+        self.has_dropped.store(has_dropped, Ordering::Relaxed);
     }
 }
 
 fn in_handler() -> PyErr {
     Closed::new_err(
-        "a handler can call send, send_tagged and reply only, and a function of a reduction nothing; \
-         do the rest after the call in which it runs",
+        "a handler can only call send, send_tagged and reply, and the function of a reduction cannot \
+         use the node; do the rest after the call that runs it",
     )
 }
 

@@ -3,9 +3,11 @@
 
 use crate::error::Failure;
 use crate::node::Node;
-use crate::shared::timeout_of;
+use crate::shared::{SLICE, Shared, timeout_of};
+use parking_lot::Mutex;
 use portolan::{EndpointConfig, PeerEventKind};
 use pyo3::prelude::*;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +16,41 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Default timeout of an attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An attempt to connect. Dropping it gives it up.
+#[pyclass(frozen, module = "portolan")]
+pub(crate) struct Connecting {
+    shared: Arc<Shared>,
+    attempt: Mutex<Option<portolan::Connecting>>,
+}
+
+impl Connecting {
+    /// Returns the rank of the peer if the attempt has ended.
+    fn advance(&self, node: &mut portolan::Node) -> Result<Option<u32>, Failure> {
+        node.progress()?;
+        let mut attempt = self.attempt.lock();
+        match attempt.take_if(|attempt| node.has_connected(attempt)) {
+            Some(ended) => Ok(Some(node.end_connect(ended)?.rank())),
+            None => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl Connecting {
+    /// Makes progress once. Returns the rank of the peer, once, or None if the attempt has not ended.
+    fn test(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        self.shared.enter(py, |node| self.advance(node))
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.attempt.get_mut().take() {
+            self.shared.on_dropped_attempt(attempt);
+        }
+    }
+}
 
 #[pymethods]
 impl Node {
@@ -46,34 +83,51 @@ impl Node {
         secret: &[u8],
         timeout: Option<f64>,
     ) -> PyResult<u32> {
-        let timeout = timeout_of(timeout)?.unwrap_or(CONNECT_TIMEOUT);
-        let connecting = self
-            .shared()
-            .enter(py, |node| Ok(node.begin_connect(address, secret, timeout)?))?;
-        let waited = self.shared().wait(py, None, |node, _| {
-            if node.has_connected(&connecting) {
-                return Ok(Some(()));
+        // Dropped by Ctrl-C, which gives the attempt up.
+        let attempt = self.begin_connect(py, address, secret, timeout)?;
+        let connected = self.shared().wait(py, None, |node, _| {
+            let ended = attempt.advance(node)?;
+            if ended.is_none() {
+                thread::sleep(CHECK_INTERVAL);
             }
-            node.progress()?;
-            thread::sleep(CHECK_INTERVAL);
-            Ok(None)
-        });
-        // This also gives up an attempt that Ctrl-C has ended.
-        let peer = self
-            .shared()
-            .enter(py, |node| Ok(node.end_connect(connecting)?));
-        waited?;
-        Ok(peer?.rank())
+            Ok(ended)
+        })?;
+        connected.ok_or_else(|| Failure::Closed.into())
     }
 
-    /// Ends the relation with the peer `rank` after everything that was sent has arrived. Does nothing
-    /// if there is no such peer.
-    fn disconnect(&self, py: Python<'_>, rank: u32) -> PyResult<()> {
-        self.shared()
-            .enter_detached(py, |node| match node.peer(rank) {
-                Some(peer) => Ok(node.disconnect(peer)?),
-                None => Ok(()),
-            })
+    /// Starts to connect as `connect` does, without waiting.
+    #[pyo3(signature = (address, secret, *, timeout = None))]
+    fn begin_connect(
+        &self,
+        py: Python<'_>,
+        address: &str,
+        secret: &[u8],
+        timeout: Option<f64>,
+    ) -> PyResult<Connecting> {
+        let timeout = timeout_of(timeout)?.unwrap_or(CONNECT_TIMEOUT);
+        let attempt = self
+            .shared()
+            .enter(py, |node| Ok(node.begin_connect(address, secret, timeout)?))?;
+        Ok(Connecting {
+            shared: Arc::clone(self.shared()),
+            attempt: Mutex::new(Some(attempt)),
+        })
+    }
+
+    /// Ends the relation with the peer `rank` after everything that was sent has arrived. Returns
+    /// False at the timeout: the peer stays connected. Does nothing if there is no such peer.
+    #[pyo3(signature = (rank, *, timeout = None))]
+    fn disconnect(&self, py: Python<'_>, rank: u32, timeout: Option<f64>) -> PyResult<bool> {
+        let Some(peer) = self.shared().enter(py, |node| Ok(node.peer(rank)))? else {
+            return Ok(true);
+        };
+        let ended = self
+            .shared()
+            .wait(py, timeout_of(timeout)?, |node, slice| {
+                let slice = slice.unwrap_or(SLICE);
+                Ok(node.disconnect_timeout(peer, slice)?.then_some(()))
+            })?;
+        Ok(ended.is_some())
     }
 
     /// Returns the next event of a peer: its rank, and "joined", "left" or "lost". Returns None if

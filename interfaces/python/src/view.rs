@@ -188,7 +188,7 @@ impl View {
         };
         found.ok_or_else(|| {
             PyTypeError::new_err(format!(
-                "elements of format '{}' have no reductions; use integers or floats",
+                "reductions do not support elements of format '{}'; use integers or floats",
                 self.format()
             ))
         })

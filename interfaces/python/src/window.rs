@@ -94,8 +94,8 @@ impl Window {
 
 fn not_a_number() -> PyErr {
     PyTypeError::new_err(
-        "the elements of the window have no atomic operations; expose integers or floats of 32 or \
-         64 bits",
+        "atomic operations do not support the elements of this window; expose integers or floats of \
+         32 or 64 bits",
     )
 }
 

@@ -124,11 +124,16 @@ class Alone(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
 
-    def test_server_that_is_restarted(self):
-        done = subprocess.run(
-            [sys.executable, str(PROGRAMS / "servers.py")], capture_output=True, text=True, check=False
-        )
-        self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
+    def test_servers(self):
+        for program in ("servers.py", "async_servers.py"):
+            with self.subTest(program=program):
+                done = subprocess.run(
+                    [sys.executable, str(PROGRAMS / program)],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
 
     def test_uncaught_interrupt_ends_the_program(self):
         # A command in the background of a shell ignores SIGINT, and so do its children.

@@ -384,6 +384,41 @@ impl Node {
         Ok(())
     }
 
+    /// Disconnects like [`Node::disconnect`], but waits at most for `timeout`. Returns `false`, and
+    /// leaves the peer connected, if something has not arrived by then.
+    ///
+    /// # Errors
+    /// As [`Node::disconnect`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use portolan::*; use std::time::Duration; fn main() -> Result<(), Error> {
+    /// # let (secret, patience) = (b"16 random bytes", Duration::from_secs(30));
+    /// # let mut server = Node::standalone()?;
+    /// # let address = server.listen("127.0.0.1:0", secret)?.to_string();
+    /// # let mut client = Node::standalone()?;
+    /// let peer = client.connect(&address, secret, patience)?;
+    /// assert!(client.disconnect_timeout(peer, patience)?);
+    /// # Ok(()) }
+    /// ```
+    pub fn disconnect_timeout(&mut self, peer: Peer, timeout: Duration) -> Result<bool, Error> {
+        if self.peer(peer.rank) == Some(peer) {
+            let engine = &mut *self.engine.enter();
+            engine.inner.check_owner()?;
+            engine.flush();
+            let id = PeerId(peer.rank);
+            let begin = engine.inner.deadline(Duration::ZERO);
+            let deadline = engine.inner.deadline(timeout);
+            let is_over =
+                |inner: &Inner| inner.is_gone(id) || !inner.undelivered_peers(begin).contains(&id);
+            (self.waiter).until_deadline(engine, &[id], Awaited::Close, deadline, is_over);
+            if !is_over(&engine.inner) {
+                return Ok(false);
+            }
+        }
+        self.disconnect(peer).map(|()| true)
+    }
+
     /// Returns the peer that has `rank` now, if there is one.
     ///
     /// # Examples

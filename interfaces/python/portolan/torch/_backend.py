@@ -67,7 +67,7 @@ def _passed_on(name: str) -> Callable[..., Any]:
 for _name in _OPERATIONS:
     setattr(Backend, _name, _passed_on(_name))
 
-# PyTorch asks the class for these, and does not find its own defaults.
+# PyTorch reads these from this class, and does not find the defaults of its own class.
 for _name in (
     "supports_coalescing",
     "supports_reconfigure",

@@ -49,11 +49,11 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Refuses tensors that have no memory here."""
+    """Raises an error for a tensor that is not in the memory of this process."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
         raise ValueError(
-            f"the backend portolan has tensors of the CPU with strides, not {tensor.layout} on "
-            f"{tensor.device}; move the tensor by .cpu() or .to_dense(), or take another backend"
+            f"the backend portolan supports strided tensors on the CPU, not {tensor.layout} on "
+            f"{tensor.device}; convert the tensor by .cpu() or .to_dense(), or use another backend"
         )
 
 
@@ -168,12 +168,12 @@ class Reduction:
         self.before: Step | None = None
         self.after: Step | None = None
         if name is None:
-            raise ValueError(f"there is no reduction {op} in the backend portolan")
+            raise ValueError(f"the backend portolan does not support the reduction {op}")
         if dtype.is_complex and kind not in _COMPLEX:
-            raise ValueError(f"complex numbers have sums and averages only, not {kind}")
+            raise ValueError(f"complex tensors support only sums and averages, not {kind}")
         if dtype is torch.bool:
             if kind == dist.ReduceOp.AVG or kind == dist.ReduceOp.PREMUL_SUM:
-                raise ValueError("truth values have no averages and no factors; convert the tensor")
+                raise ValueError("bool tensors support neither averages nor factors; convert the tensor")
             name = _BOOL_NAMES.get(name, name)
         if kind == dist.ReduceOp.AVG:
             self.after = _divider(dtype, members)
