@@ -5,6 +5,7 @@ mod targets;
 
 pub(crate) use targets::{TARGETS_MAX, Target, targets};
 
+use ipnet::IpNet;
 use portolan_link::{HostId, LinkAddr};
 use portolan_proto::LinkId;
 use portolan_sys::net::{Network, is_of_one_link};
@@ -76,6 +77,11 @@ impl HostAddress {
         self.prefix_len == other.prefix_len && self.network().contains(other.addr)
     }
 
+    /// Returns the first address of its subnet.
+    fn subnet(&self) -> IpAddr {
+        IpNet::new(self.addr, self.prefix_len).map_or(self.addr, |net| net.network())
+    }
+
     /// Returns the address with its subnet.
     pub(crate) fn network(&self) -> Network {
         Network {
@@ -97,7 +103,13 @@ pub(crate) fn link_of(addr: &LinkAddr) -> Option<LinkId> {
 
 impl Address {
     pub(crate) fn on(&self, link: LinkId) -> Option<&LinkAddr> {
-        self.links.iter().find(|addr| link_of(addr) == Some(link))
+        // The second entry of UDP is of the link on the second network.
+        let (kind, place) = match link {
+            LinkId::UDP2 => (LinkId::UDP, 1),
+            link => (link, 0),
+        };
+        let mut alike = (self.links.iter()).filter(|addr| link_of(addr) == Some(kind));
+        alike.nth(place)
     }
 
     /// Returns the links by which a process with address `self` reaches `other`. Processes of one

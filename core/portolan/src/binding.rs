@@ -13,7 +13,7 @@ pub use crate::raw::{
     Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
     RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };
-pub use crate::start::{candidates, check_settings, port_range, ports_of};
+pub use crate::start::{candidates, check_settings, port_range, ports_of, two_networks};
 pub use crate::unexpected::{UnexpectedMemory, unexpected_memory};
 pub use portolan_link::{PortRange, PortsUsedUp};
 pub use portolan_proto::DropReason;

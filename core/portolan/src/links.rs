@@ -6,7 +6,7 @@ mod plan;
 mod selection;
 mod usable;
 
-pub(crate) use plan::{LinkSettings, Plan, candidates, ports};
+pub(crate) use plan::{LinkSettings, Plan, candidates, ports, two_networks};
 
 use crate::checksum::{self, Sums};
 use crate::streams::Streams;

@@ -39,7 +39,7 @@ pub const NETWORK: Setting = Setting {
     variable: "PORTOLAN_NETWORK",
     default: "every address except loopback and bridges of containers and virtual machines",
     meaning: "addresses that the job may use: subnets, addresses, interfaces and patterns, ! excludes, such \
-              as 10.1.0.0/16,eth*,!docker0; a=eth0;b*=eth1 by host",
+              as 10.1.0.0/16,eth*,!docker0; a=eth0;b*=eth1 by host; two networks share long messages",
 };
 
 /// Ports that sockets may be bound to.

@@ -234,14 +234,27 @@ pub fn ports_of(job: &Job) -> Result<PortRange, Error> {
 /// [`Error::Setting`] for an invalid setting or one that leaves no address; [`Error::System`] if
 /// the interfaces cannot be listed.
 pub fn candidates(job: &Job) -> Result<Vec<(Interface, Network)>, Error> {
-    let interfaces = portolan_link::interfaces().map_err(|errno| Error::System {
-        what: "listing network interfaces",
-        errno,
-    })?;
+    let interfaces = list_interfaces()?;
     let found = links::candidates(job, &interfaces)?.into_iter();
     Ok(found
         .map(|candidate| (candidate.interface.clone(), candidate.network))
         .collect())
+}
+
+/// Returns the two interfaces that share the long messages of `job` to hosts that are on both
+/// networks, if this host has two.
+///
+/// # Errors
+/// Those of [`candidates`].
+pub fn two_networks(job: &Job) -> Result<Option<[String; 2]>, Error> {
+    links::two_networks(job, &list_interfaces()?)
+}
+
+fn list_interfaces() -> Result<Vec<Interface>, Error> {
+    portolan_link::interfaces().map_err(|errno| Error::System {
+        what: "listing network interfaces",
+        errno,
+    })
 }
 
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {

@@ -42,6 +42,23 @@ impl Host {
     }
 }
 
+/// Returns the first of `targets` that leads to another interface of each host than the first
+/// target, if both targets are on subnets of both hosts.
+fn second_of<'a>(
+    targets: &'a [Target],
+    own: &[HostAddress],
+    other: &[HostAddress],
+) -> Option<&'a Target> {
+    let ends = |target: &Target| {
+        let (here, there) = target.places();
+        (&own[here].interface, &other[there].interface)
+    };
+    let first = targets.first().filter(|first| first.is_near())?;
+    let (here, there) = ends(first);
+    let mut near = targets.iter().filter(|target| target.is_near());
+    near.find(|target| ends(target).0 != here && ends(target).1 != there)
+}
+
 impl Table {
     /// Builds the table of a job from the addresses by rank; `ours` are those of this host.
     pub(crate) fn of_job(mut addresses: Vec<Address>, rank: u32, ours: Vec<HostAddress>) -> Table {
@@ -111,7 +128,23 @@ impl Table {
         {
             links.push(LinkId::PACKET);
         }
+        if links.contains(&LinkId::UDP) && self.second_address_of(&other).is_some() {
+            links.push(LinkId::UDP2);
+        }
         links
+    }
+
+    /// Returns the address of `other` on a second network of both hosts, if both have opened a
+    /// link for it. `P6.8`
+    pub(crate) fn second_address_of(&self, other: &Address) -> Option<SocketAddr> {
+        let (Some(_), Some(LinkAddr::Udp { socket })) =
+            (self.own.on(LinkId::UDP2), other.on(LinkId::UDP2))
+        else {
+            return None;
+        };
+        let host = self.host_of(other)?;
+        let target = second_of(&host.targets, &self.own.addresses, &host.addresses)?;
+        Some(target.socket(socket.port()))
     }
 
     /// Returns the addresses of `other` for UDP, the most likely one first.

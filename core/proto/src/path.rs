@@ -15,6 +15,7 @@ pub(crate) mod probe;
 pub(crate) mod refragment;
 pub(crate) mod rtt;
 mod scoreboard;
+mod sharing;
 mod single;
 pub(crate) mod stage;
 
@@ -169,10 +170,12 @@ impl Run {
 /// All paths to one peer, and the choice between them.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    by_link: [Option<Box<Path>>; LinkId::COUNT],
+    by_link: [Option<Box<Path>>; LinkId::PATH_COUNT],
     /// Paths for small messages and for bulk data.
     small: Option<LinkId>,
     bulk: Option<LinkId>,
+    /// Path on a further network that shares bulk data with `bulk`. `P6.8`
+    second: Option<LinkId>,
     suspicion: Suspicion,
 }
 

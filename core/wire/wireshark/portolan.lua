@@ -28,7 +28,7 @@ local RECORD_LEN_MIN = 8
 local OPEN_JOB_ID = "portolan:address"
 
 local LANES = { [0] = "Low", [1] = "High" }
-local PATHS = { [0] = "shm", [1] = "udp", [2] = "packet", [3] = "stream" }
+local PATHS = { [0] = "shm", [1] = "udp", [2] = "packet", [3] = "udp2" }
 
 -- Layouts: each entry is a field with its length in bytes. A name of nil is unused space. Options:
 -- `values` names the values, `hex` shows them in hexadecimal, `bytes` is for uninterpreted bytes,

@@ -266,7 +266,7 @@ impl Net {
         self.queue_sum.0 += queue_len;
         self.queue_sum.1 += 1;
         // A frame without an IP header has no room for a mark.
-        let takes_marks = flight.link == LinkId::UDP && !flight.marked;
+        let takes_marks = flight.link != LinkId::PACKET && !flight.marked;
         if takes_marks && self.plan.mark_len.is_some_and(|from| queue_len >= from) {
             flight.marked = true;
             self.marked_count += 1;
@@ -336,7 +336,7 @@ impl Net {
         let free = &mut self.host_free[UP][src];
         *free = (*free).max(now) + wire.wire_ns((frame.len() + OVERHEAD_LEN) as u64);
         let at = *free + wire.latency_ns;
-        let headers_len = if link == LinkId::UDP { 28 } else { 4 };
+        let headers_len = if link == LinkId::PACKET { 4 } else { 28 };
         if frame.len() + headers_len > self.path_mtu() {
             return Err("exceeds the path MTU");
         }

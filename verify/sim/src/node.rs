@@ -232,11 +232,7 @@ impl Node {
     /// Handles a frame that has reached the process's socket.
     pub(crate) fn on_arrival(&mut self, cx: &mut Context, flight: Flight) {
         let (from, link) = (flight.from, flight.link);
-        let params = if link == LinkId::UDP {
-            Some(cx.plan.udp)
-        } else {
-            cx.plan.packet
-        };
+        let params = cx.plan.network(link);
         let room = params.map_or(0, |params| params.rx_buffer_len);
         let len = &mut self.inbox_len[link.index()];
         if *len + flight.frame.len() > room {
@@ -724,10 +720,12 @@ fn make_core(cx: &Context, id: u32, life: u32) -> Core {
         seed,
         limits: plan.limits.clone(),
     });
-    core.add_link(LinkId::UDP, plan.udp);
-    plan.packet
-        .iter()
-        .for_each(|params| core.add_link(LinkId::PACKET, *params));
+    let network = [LinkId::UDP, LinkId::PACKET, LinkId::UDP2];
+    for link in network {
+        if let Some(params) = plan.network(link) {
+            core.add_link(link, params);
+        }
+    }
     if let Some(streams) = plan.streams {
         core.set_buffer_len(LinkId::STREAM, streams.buffer_len);
     }
@@ -735,7 +733,6 @@ fn make_core(cx: &Context, id: u32, life: u32) -> Core {
         .iter()
         .for_each(|params| core.add_link(LinkId::SHM, *params));
     for peer in (0..plan.nodes).filter(|peer| *peer != id) {
-        let network = [LinkId::UDP, LinkId::PACKET];
         let links = if plan.share_memory(id, peer) {
             &[LinkId::SHM][..]
         } else {

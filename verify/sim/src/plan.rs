@@ -149,6 +149,8 @@ pub struct Plan {
     pub(crate) shortcuts: bool,
     pub(crate) udp: LinkParams,
     pub(crate) packet: Option<LinkParams>,
+    /// Set if each process has a second link of UDP, which shares bulk data.
+    pub(crate) has_second: bool,
     /// Parameters of streams for long messages, if used.
     pub(crate) streams: Option<StreamPlan>,
     /// Set if bulk data is received at predicted places.
@@ -208,6 +210,7 @@ impl Plan {
             shm: rng.random_bool(0.8).then(|| draw_shm(rng)),
             udp: draw_udp(rng, &net),
             packet: rng.random_bool(0.6).then(|| draw_packet(rng, &net)),
+            has_second: false,
             hosts,
             net,
             limits: draw_limits(rng),
@@ -245,7 +248,31 @@ impl Plan {
         plan.draw_streams(seed);
         plan.draw_plain(seed);
         plan.draw_one_shots(seed);
-        plan
+        plan.with_second(seed)
+    }
+
+    /// Adds a second link of UDP to some runs. It fails in place of one of the others in half of
+    /// those in which one does.
+    fn with_second(mut self, seed: u64) -> Plan {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 12);
+        self.has_second = rng.random_bool(0.25);
+        let faults = self.faults.iter_mut();
+        for fault in faults.filter(|_| self.has_second && rng.random_bool(0.5)) {
+            if let FaultKind::LinkDown { link, .. } = &mut fault.kind {
+                *link = LinkId::UDP2;
+            }
+        }
+        self
+    }
+
+    /// Returns the parameters of a network link.
+    pub(crate) fn network(&self, link: LinkId) -> Option<LinkParams> {
+        match link {
+            LinkId::UDP => Some(self.udp),
+            LinkId::UDP2 => Some(self.udp).filter(|_| self.has_second),
+            _ => self.packet,
+        }
     }
 
     /// Makes some of the ports with posted buffers match by tag.
@@ -598,6 +625,9 @@ impl fmt::Display for Plan {
             "udp {} B × {}",
             self.udp.frame_len_max, self.udp.segments_max
         )?;
+        if self.has_second {
+            f.write_str(" (two)")?;
+        }
         if let Some(packet) = self.packet {
             write!(f, ", packet {} B", packet.frame_len_max)?;
         }

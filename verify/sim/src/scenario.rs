@@ -110,6 +110,7 @@ impl Scenario {
                 rx_buffer_len: self.socket_len,
             },
             packet: None,
+            has_second: false,
             net: NetPlan {
                 hosts: vec![wire; host_count],
                 rack_hosts: usize::MAX,

@@ -25,6 +25,8 @@ enum Reach {
 pub(crate) struct Target {
     reach: Reach,
     ip: IpAddr,
+    /// First address of the subnet.
+    subnet: IpAddr,
     /// Index of this host's interface; 0 if the address needs none.
     scope: u32,
     /// Positions of the two addresses in the lists of their hosts.
@@ -32,6 +34,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Returns the positions of this host's address and of the other host's in their lists.
+    pub(crate) fn places(&self) -> (usize, usize) {
+        self.places
+    }
+
     /// Tests whether this host is on the same subnet.
     pub(crate) fn is_near(&self) -> bool {
         self.reach == Reach::SameSubnet
@@ -54,8 +61,12 @@ pub(crate) fn targets(own: &[HostAddress], other: &[HostAddress]) -> Vec<Target>
         .filter(|(_, theirs)| !is_own(theirs))
         .flat_map(|(place, theirs)| to_one(own, theirs, place))
         .collect();
-    // A stable sort keeps the order of the other host.
-    found.sort_by_key(|target| (target.reach, target.places.0 + target.places.1));
+    // A stable sort keeps the order of the other host, except among subnets of both hosts, for which
+    // both hosts find the same order.
+    found.sort_by_key(|target| {
+        let subnet = Some(target.subnet).filter(|_| target.is_near());
+        (target.reach, target.places.0 + target.places.1, subnet)
+    });
     found.truncate(TARGETS_MAX);
     found
 }
@@ -65,6 +76,7 @@ fn to_one(own: &[HostAddress], theirs: &HostAddress, place: usize) -> Vec<Target
     let target = |reach, scope, own_place| Target {
         reach,
         ip: theirs.addr,
+        subnet: theirs.subnet(),
         scope,
         places: (own_place, place),
     };

@@ -227,6 +227,7 @@ impl Engine {
         self.inner.core.dismiss(peer);
         self.give_up(peer, Cause::Closed);
         self.links.disconnect(peer, LinkId::UDP);
+        self.links.disconnect(peer, LinkId::UDP2);
         self.links.disconnect(peer, LinkId::PACKET);
         self.drain();
         self.flush();

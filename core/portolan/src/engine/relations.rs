@@ -222,7 +222,7 @@ impl Engine {
                 meeting.close(peer, false);
             }
             self.inner.core.dismiss(peer);
-            for link in [LinkId::SHM, LinkId::UDP, LinkId::PACKET] {
+            for link in [LinkId::SHM, LinkId::UDP, LinkId::PACKET, LinkId::UDP2] {
                 self.links.disconnect(peer, link);
             }
             self.drain();

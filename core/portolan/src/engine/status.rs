@@ -172,6 +172,10 @@ impl Engine {
             path if path.link == LinkId::SHM => "both processes are on one host",
             path if path.link == LinkId::STREAM => "TCP carries some long messages",
             path if path.small && path.link == LinkId::PACKET && is_wanted => "it was requested",
+            path if path.bulk && shares(all) => match path.small {
+                true => "lowest round trip; two networks share long messages",
+                false => "two networks share long messages",
+            },
             _ if up_count == 1 => "it is the only path that answers",
             path if (path.small || path.bulk) && has_model => {
                 "the model of this machine selects it"
@@ -182,6 +186,12 @@ impl Engine {
             _ => "another path is better",
         }
     }
+}
+
+/// Tests whether two networks share bulk data.
+fn shares(all: &[PathStatus]) -> bool {
+    let carries = |link| all.iter().any(|path| path.link == link && path.bulk);
+    carries(LinkId::UDP) && carries(LinkId::UDP2)
 }
 
 fn in_flight(peer: &PeerState) -> usize {

@@ -248,7 +248,9 @@ impl Engine {
         let mut has_left = false;
         let mut lacking = None;
         for (link, addr) in self.unconnected(peer) {
-            if let LinkAddr::Udp { socket } = addr {
+            if let LinkAddr::Udp { socket } = addr
+                && link == LinkId::UDP
+            {
                 self.begin_scout(peer, socket);
             }
             if let Err(error) = self.links.connect(peer, link, &addr) {
@@ -285,6 +287,9 @@ impl Engine {
         let addr = |link| match link {
             LinkId::UDP => Some(LinkAddr::Udp {
                 socket: self.address_of(peer)?,
+            }),
+            LinkId::UDP2 => Some(LinkAddr::Udp {
+                socket: table.second_address_of(&other)?,
             }),
             link => other.on(link).cloned(),
         };

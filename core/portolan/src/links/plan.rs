@@ -20,6 +20,7 @@ use portolan_link::xdp::XdpMode;
 use portolan_link::{Interface, PortRange};
 use portolan_proto::StreamUse;
 use std::fmt::Display;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
     shm: bool,
     network: Option<Network>,
     usable: Option<Usable>,
+    /// Set if UDP also uses a second network. `P6.8`
+    has_second: bool,
     ports: PortRange,
     raw: Option<Raw>,
     /// Broker that opens raw Ethernet sockets.
@@ -122,6 +125,25 @@ pub(crate) fn candidates<'a>(
     network::candidates(job, selection.as_ref(), interfaces)
 }
 
+/// Returns the two interfaces that carry the long messages of `job` to hosts that are on both
+/// networks, if there are two.
+///
+/// # Errors
+/// Those of [`candidates`].
+pub(crate) fn two_networks(
+    job: &Job,
+    interfaces: &[Interface],
+) -> Result<Option<[String; 2]>, Error> {
+    let found = candidates(job, interfaces)?;
+    let mut usable = Usable::new(&found, interfaces, Ipv4Addr::LOCALHOST.into());
+    let is_selected = settings::NETWORK.of(job).is_some();
+    if !is_selected {
+        usable.sort_by_speed();
+    }
+    let names = usable.two_networks(is_selected);
+    Ok(names.map(|names| names.map(str::to_owned)))
+}
+
 /// Parses the value of a setting, if it is set.
 fn parsed<T: FromStr<Err: Display>>(
     name: &'static str,
@@ -162,6 +184,10 @@ impl Plan {
         if settings.selection.is_none() {
             usable.iter_mut().for_each(Usable::sort_by_speed);
         }
+        let is_selected = settings.selection.is_some();
+        // The address of an endpoint has no field for the port of a second link.
+        let has_second = !job.is_open()
+            && (usable.as_ref()).is_some_and(|it| it.two_networks(is_selected).is_some());
         let die = settings.die.filter(|spec| spec.rank == job.rank);
         Ok(Plan {
             shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
@@ -169,6 +195,7 @@ impl Plan {
             broker: broker(job)?,
             network,
             usable,
+            has_second,
             ports: settings.ports,
             fault: settings.fault,
             checksum: settings.checksum,

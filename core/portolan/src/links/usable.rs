@@ -10,6 +10,10 @@ use portolan_link::{Interface, InterfaceKind};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Share of the first network's speed, as 1 in N, that a second one must have to be used unasked. A
+/// slower one would gain little, and delay the end of each transfer.
+const SPEED_SHARE_MIN: u32 = 4;
+
 /// Maximum number of interfaces that an error names.
 const NAMED_MAX: usize = 4;
 
@@ -73,6 +77,22 @@ impl Usable {
         for alike in self.addresses.chunk_by_mut(|a, b| key(a) == key(b)) {
             alike.sort_by_key(|address| std::cmp::Reverse(address.speed));
         }
+    }
+
+    /// Returns the interfaces of the first network and of another one that a second link can use.
+    /// The setting `network` has selected it (`is_selected`), or it has at least a quarter of the
+    /// first one's speed, as far as the kernel has it.
+    pub(crate) fn two_networks(&self, is_selected: bool) -> Option<[&str; 2]> {
+        let first = self.addresses.first()?;
+        let is_worthy = |second: &HostAddress| match (first.speed, second.speed) {
+            (Some(first), Some(second)) if !is_selected => second >= first / SPEED_SHARE_MIN,
+            _ => true,
+        };
+        let mut others = self.addresses.iter().filter(|other| {
+            other.interface != first.interface && !other.is_of_one_link() && is_worthy(other)
+        });
+        let second = others.next().filter(|_| !first.is_of_one_link())?;
+        Some([&first.interface, &second.interface])
     }
 
     /// Returns the address to bind a socket for both families to.
@@ -211,6 +231,23 @@ mod tests {
         usable.addresses[1].speed = Some(10_000);
         usable.sort_by_speed();
         assert_eq!(usable.addresses[0].interface, "eth1");
+    }
+
+    #[test]
+    fn second_network_is_another_interface_of_similar_speed() {
+        let two = [
+            interface("eth0", 1, &[("10.0.0.1", 24), ("fd00::1", 64)]),
+            interface("eth1", 2, &[("10.1.0.1", 24), ("fe80::2", 64)]),
+        ];
+        let mut both = usable(&two);
+        assert_eq!(both.two_networks(false), Some(["eth0", "eth1"]));
+        for address in &mut both.addresses {
+            let is_first = address.interface == "eth0";
+            address.speed = Some(if is_first { 10_000 } else { 1000 });
+        }
+        assert_eq!(both.two_networks(false), None, "a tenth of the speed");
+        assert_eq!(both.two_networks(true), Some(["eth0", "eth1"]));
+        assert_eq!(usable(&two[..1]).two_networks(true), None);
     }
 
     #[test]

@@ -43,13 +43,22 @@ impl LinkId {
     pub const UDP: LinkId = LinkId(1);
     /// Raw Ethernet frames.
     pub const PACKET: LinkId = LinkId(2);
+    /// UDP on a second network of the host.
+    pub const UDP2: LinkId = LinkId(3);
     /// Kernel TCP connections. Not a path: it carries parts of transfers that were announced on
-    /// another link (`P15`).
-    pub const STREAM: LinkId = LinkId(3);
+    /// another link (`P15`). The number is not used on the wire.
+    pub const STREAM: LinkId = LinkId(4);
     /// Number of links.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 5;
+    /// Number of links that are paths; their numbers are the lowest.
+    pub(crate) const PATH_COUNT: usize = 4;
     /// All links.
-    pub const ALL: [LinkId; Self::COUNT] = [Self::SHM, Self::UDP, Self::PACKET, Self::STREAM];
+    pub const ALL: [LinkId; Self::COUNT] =
+        [Self::SHM, Self::UDP, Self::PACKET, Self::UDP2, Self::STREAM];
+    /// Paths in the order of transmission: raw frames before datagrams, so small messages before
+    /// bulk data.
+    pub(crate) const IN_TURN: [LinkId; Self::PATH_COUNT] =
+        [Self::PACKET, Self::UDP2, Self::UDP, Self::SHM];
 
     /// Returns the link with this number.
     #[inline]
@@ -75,7 +84,7 @@ impl LinkId {
 
 impl fmt::Display for LinkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(["shm", "udp", "packet", "stream"][self.index()])
+        f.write_str(["shm", "udp", "packet", "udp2", "stream"][self.index()])
     }
 }
 

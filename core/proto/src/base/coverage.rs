@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 /// Maximum number of gaps. The gaps of an honest sender are frames in flight, at most 4096 on each
-/// of two paths (P3.3), and frames to be retransmitted. Each gap takes 16 bytes.
+/// of three paths (P3.3), and frames to be retransmitted. Each gap takes 16 bytes.
 const RANGES_MAX: usize = 1 << 14;
 
 /// See the module documentation. In-order arrival allocates nothing.

@@ -123,7 +123,8 @@ impl Transfers {
     pub(crate) fn announce(&mut self, what: &Announcement, paths: &Paths) -> Option<(u32, u16)> {
         let fragment_len = match paths.bulk_path() {
             Some(path) if !path.is_lossless() => {
-                narrow(path.frame_len().min(FRAGMENT_FRAME_LEN_MAX) - BULK_HEADER_LEN)
+                let frame_len = paths.shared_frame_len(path.frame_len());
+                narrow(frame_len.min(FRAGMENT_FRAME_LEN_MAX) - BULK_HEADER_LEN)
             }
             _ => 0,
         };
@@ -369,7 +370,7 @@ impl Transfers {
         loop {
             let fits = |key: &u32| {
                 let transfer = self.tx.get(*key);
-                transfer.is_none_or(|transfer| transfer.route(paths) == Some(link))
+                transfer.is_none_or(|transfer| transfer.is_turn_of(link, paths))
             };
             let place = queue.ready.iter().position(fits)?;
             let key = queue.ready[place];
@@ -598,6 +599,18 @@ impl TxTransfer {
         let own = self.link.and_then(|link| paths.get(link));
         let own = own.filter(|path| path.is_usable() && path.frame_len() >= fragment_frame_len);
         own.map(Path::link).or(paths.bulk())
+    }
+
+    /// Returns true if `link` carries the next fragments. `P6.8`
+    fn is_turn_of(&self, link: LinkId, paths: &Paths) -> bool {
+        let route = self.route(paths);
+        match paths.is_shared() {
+            false => route == Some(link),
+            true => route.is_some_and(|route| {
+                let frame_len = usize::from(self.fragment_len) + BULK_HEADER_LEN;
+                paths.is_turn_of(link, route, frame_len)
+            }),
+        }
     }
 
     /// Returns the number of fragments in one GSO batch, which is short while short messages pass.

@@ -5,6 +5,7 @@
 use super::{PendingCounts, list};
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::DELAY_UNKNOWN;
+use crate::bulk::trial::Carrier;
 use crate::path::Contents;
 use crate::path::failover::TIMEOUTS;
 use crate::path::refragment::PART_HEADER_LEN;
@@ -401,8 +402,12 @@ impl Core {
             return Err(DropReason::StaleSession);
         };
         let Shared { transfers, ctx, .. } = &mut self.sh;
+        let avoids_stream = peer.avoids_stream(ctx);
         let (queue, stream) = peer.bulk_parts();
-        let choose = |len| stream.choose(now, ctx, from, len);
+        let choose = |len| match avoids_stream {
+            true => Carrier::Fragments,
+            false => stream.choose(now, ctx, from, len),
+        };
         match transfers.on_grant(now, from, grant, queue, choose) {
             // P5.11: a repeated grant may arrive late.
             Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),

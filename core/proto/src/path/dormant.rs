@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 pub(crate) struct DormantPaths {
     small: Option<LinkId>,
     bulk: Option<LinkId>,
+    second: Option<LinkId>,
     paths: Box<[DormantPath]>,
 }
 
@@ -51,6 +52,7 @@ impl Paths {
             by_link,
             small,
             bulk,
+            second,
             // Its pause ended when everything was acknowledged.
             suspicion: _,
         } = self;
@@ -58,6 +60,7 @@ impl Paths {
         DormantPaths {
             small,
             bulk,
+            second,
             paths: paths.map(|path| DormantPath::from(*path)).collect(),
         }
     }
@@ -130,6 +133,7 @@ impl DormantPaths {
     pub(crate) fn revive(self, ctx: &Context) -> Paths {
         let mut paths = Paths::new();
         (paths.small, paths.bulk) = (self.small, self.bulk);
+        paths.second = self.second;
         for path in self.paths.into_vec() {
             let index = path.link.index();
             paths.by_link[index] = path.revive(ctx).map(Box::new);
@@ -145,7 +149,7 @@ impl DormantPaths {
             up: true,
             validated: path.probe.best().is_some(),
             small: self.small == Some(link),
-            bulk: self.bulk == Some(link),
+            bulk: self.bulk == Some(link) || self.second == Some(link),
             frame_len: path.frame_len as usize,
             rtt_min: path.probe.best().or(path.rtt.min()).map(Into::into),
             rtt: path.rtt.smoothed().into(),

@@ -15,9 +15,10 @@ use alloc::boxed::Box;
 impl Paths {
     pub(crate) fn new() -> Self {
         Paths {
-            by_link: [const { None }; LinkId::COUNT],
+            by_link: [const { None }; LinkId::PATH_COUNT],
             small: None,
             bulk: None,
+            second: None,
             suspicion: Suspicion::default(),
         }
     }
@@ -33,12 +34,12 @@ impl Paths {
 
     #[inline]
     pub(crate) fn get(&self, link: LinkId) -> Option<&Path> {
-        self.by_link[link.index()].as_deref()
+        self.by_link.get(link.index())?.as_deref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, link: LinkId) -> Option<&mut Path> {
-        self.by_link[link.index()].as_deref_mut()
+        self.by_link.get_mut(link.index())?.as_deref_mut()
     }
 
     #[inline]
@@ -111,7 +112,7 @@ impl Paths {
     #[inline]
     fn run_link(&self, ctx: &Context, len: usize) -> Option<LinkId> {
         match self.bulk {
-            Some(bulk) if len > ctx.choice().small_run_len_max => Some(bulk),
+            Some(bulk) if len > ctx.choice().small_run_len_max => Some(self.less_loaded(bulk)),
             _ => self.small,
         }
     }
@@ -145,9 +146,17 @@ impl Paths {
             (
                 path.is_lossless(),
                 path.segments_max().max(1) * path.frame_len(),
+                path.link() == LinkId::UDP,
             )
         });
         (self.small, self.bulk) = (small.map(Path::link), bulk.map(Path::link));
+        let second = match self.bulk {
+            Some(LinkId::UDP) => self.get(LinkId::UDP2),
+            Some(LinkId::UDP2) => self.get(LinkId::UDP),
+            _ => None,
+        };
+        let second = second.filter(|path| path.is_usable());
+        self.second = second.map(Path::link);
     }
 
     /// Returns true if more measurements would hardly change the choice: there is one network path, or
@@ -177,7 +186,7 @@ impl Paths {
             up: path.is_usable(),
             validated: path.probe.best().is_some(),
             small: self.is_small(link),
-            bulk: self.is_bulk(link),
+            bulk: self.is_bulk(link) || self.second == Some(link),
             frame_len: path.frame_len,
             rtt_min: path.probe.best().or(path.rtt.min()).map(Into::into),
             rtt: path.rtt.smoothed().into(),

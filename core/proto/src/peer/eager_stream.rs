@@ -275,6 +275,7 @@ impl Peer {
     pub(super) fn is_for_stream(&mut self, now: Instant, ctx: &mut Context, len: usize) -> bool {
         (STREAM_MESSAGE_LEN_MIN..=FRAGMENTED_LEN_MAX).contains(&len)
             && !self.paths.small_path().is_some_and(Path::is_lossless)
+            && !self.avoids_stream(ctx)
             && self.stream.takes_message(now, ctx, self.id)
     }
 

@@ -225,6 +225,13 @@ impl StreamState {
 }
 
 impl Peer {
+    /// Returns true if no message starts on a stream, because two networks share bulk data and a
+    /// stream uses only one of them. `P6.8`
+    #[inline]
+    pub(crate) fn avoids_stream(&self, ctx: &Context) -> bool {
+        self.paths.is_shared() && ctx.limits().stream == StreamUse::Auto
+    }
+
     /// Chooses how a transfer of `len` bytes that is about to be announced begins, if it may use the
     /// stream before it is granted. `P15.13`
     pub(crate) fn early_start(&mut self, sh: &Shared, len: u64) -> Option<EarlyStart> {
@@ -234,6 +241,7 @@ impl Peer {
             && self.stream.is_open()
             && !self.stream.eager.has_unsent()
             && !sh.ctx.is_latency_sensitive()
+            && !self.avoids_stream(&sh.ctx)
             && is_lossy(self.paths.small_path())
             && is_lossy(self.paths.bulk_path());
         if !is_allowed {

@@ -21,10 +21,8 @@ impl Peer {
         if self.session.failure().is_some() {
             return self.emit_reset(sh);
         }
-        // Highest number first: raw frames before datagrams, so small messages before bulk data.
-        LinkId::ALL
+        LinkId::IN_TURN
             .into_iter()
-            .rev()
             .find_map(|link| self.next_on_path(now, sh, link))
             .or_else(|| self.next_on_stream(sh))
     }

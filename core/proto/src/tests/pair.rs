@@ -88,6 +88,10 @@ pub(super) struct Pair {
     pub(super) latency: Duration,
     /// Additional latency of raw Ethernet.
     pub(super) raw_extra: Duration,
+    /// Additional latency of UDP on the second network.
+    pub(super) second_extra: Duration,
+    /// Number of bulk frames sent by each link.
+    pub(super) bulk_by_link: [usize; LinkId::COUNT],
     /// Frames on this link are lost.
     pub(super) dead: Option<LinkId>,
     /// Frames on this link to this end are lost.
@@ -463,6 +467,8 @@ impl Pair {
             faults: Faults::default(),
             latency: Duration::from_micros(5),
             raw_extra: Duration::ZERO,
+            second_extra: Duration::ZERO,
+            bulk_by_link: [0; LinkId::COUNT],
             dead: None,
             deaf: None,
             narrow: None,
@@ -564,7 +570,9 @@ impl Pair {
                     end.core.link_ready(link);
                     continue;
                 }
-                self.bulk_calls.push(headers.len() / header_len);
+                let count = headers.len() / header_len;
+                self.bulk_calls.push(count);
+                self.bulk_by_link[transmit.destination().1.index()] += count;
             }
             let mut payload = Vec::new();
             for part in transmit.payload() {
@@ -572,12 +580,8 @@ impl Pair {
                 payload.extend_from_slice(&end.memory[&part.op.0][off..off + part.len]);
             }
             let link = transmit.destination().1;
-            frames.extend(
-                transmit
-                    .frames(&payload)
-                    .into_iter()
-                    .map(|frame| (link, frame)),
-            );
+            let sent = transmit.frames(&payload).into_iter();
+            frames.extend(sent.map(|frame| (link, frame)));
         }
         for (link, frame) in frames {
             let params = self.ends[index].core.shared_mut().ctx.link(link);
@@ -651,6 +655,7 @@ impl Pair {
         self.order += 1;
         let raw_extra = match link {
             LinkId::PACKET => self.raw_extra,
+            LinkId::UDP2 => self.second_extra,
             _ => Duration::ZERO,
         };
         let at = self.now + self.latency + raw_extra + extra;

@@ -213,3 +213,93 @@ fn transfer_announced_for_a_wider_path_uses_a_narrower_one() {
     assert_eq!(pair.ends[1].got[0].bytes, [9; 400_000]);
     pair.assert_clean();
 }
+
+const TWO: &[LinkId] = &[LinkId::UDP, LinkId::UDP2];
+
+/// Returns the number of bulk frames that each of two networks has carried to the other end, if a
+/// transfer of `len` bytes runs over both, with `disturb` after a part of it.
+fn transfer_over_two(seed: u64, len: usize, disturb: impl FnOnce(&mut Pair)) -> [usize; 2] {
+    let mut pair = Pair::new(TWO, seed);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[1].provides_buffers = true;
+    for link in TWO {
+        assert!(status(&pair, 0, *link).bulk, "{link}");
+    }
+    let bytes: alloc::vec::Vec<u8> = (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    pair.latency = Duration::from_micros(200);
+    pair.ends[0].send(B, &LOW, &bytes).unwrap();
+    pair.run(Duration::from_millis(1));
+    assert!(pair.ends[1].got.is_empty(), "in progress");
+    disturb(&mut pair);
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.ends[1].got.len(), 1);
+    assert!(pair.ends[1].got[0].bytes == bytes);
+    pair.assert_clean();
+    [LinkId::UDP, LinkId::UDP2].map(|link| pair.bulk_by_link[link.index()])
+}
+
+// P6.8
+#[test]
+fn two_networks_share_a_transfer() {
+    for seed in 0..8 {
+        let [first, second] = transfer_over_two(seed, 4_000_000, |_| {});
+        let least = (first + second) / 3;
+        assert!(first > least && second > least, "{first}, {second}");
+    }
+}
+
+// P6.8
+#[test]
+fn slower_network_carries_less() {
+    for seed in 0..4 {
+        let slow = |pair: &mut Pair| pair.second_extra = Duration::from_millis(2);
+        let [first, second] = transfer_over_two(seed, 8_000_000, slow);
+        assert!(second > 0 && second < first / 2, "{first}, {second}");
+    }
+}
+
+// P6.7, P6.8, P3.12
+#[test]
+fn network_may_fail_while_two_share_a_transfer() {
+    for seed in 0..8 {
+        for dead in TWO {
+            let _ = transfer_over_two(seed, 4_000_000, |pair| pair.dead = Some(*dead));
+        }
+    }
+}
+
+// P6.7, P6.8
+#[test]
+fn mixed_traffic_arrives_over_two_networks() {
+    for seed in 0..24 {
+        let faults = Faults {
+            drop: [0.0, 0.02][seed % 2],
+            reorder: [0.0, 0.05][seed / 2 % 2],
+            ..Faults::default()
+        };
+        let links = [TWO, &[LinkId::UDP, LinkId::PACKET, LinkId::UDP2]][seed % 2];
+        disturbed_mixture(links, seed as u64, faults, seed % 3 == 0, |pair, turn| {
+            pair.dead = match turn {
+                2..250 => Some(LinkId::UDP2),
+                600..850 => Some(LinkId::UDP),
+                _ => None,
+            };
+        });
+    }
+}
+
+// P6.8, P15.1
+#[test]
+fn no_stream_is_requested_while_two_networks_share() {
+    let mut pair = Pair::new(TWO, 9);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair.ends[1].provides_buffers = true;
+    for _ in 0..20 {
+        pair.ends[0].send(B, &LOW, &[7; 400_000]).unwrap();
+        pair.run(Duration::from_millis(20));
+    }
+    assert_eq!(pair.ends[1].got.len(), 20);
+    assert_eq!(pair.ends[0].streams_wanted, 0);
+}

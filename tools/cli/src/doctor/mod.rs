@@ -15,6 +15,7 @@ mod probe;
 use crate::mpi;
 use crate::output::{out, outln};
 use anyhow::Result;
+use portolan::binding::launch::Job;
 pub(crate) use print::outcome;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -172,7 +173,21 @@ fn paths(features: &probe::Features, nics: &[nic::Nic]) -> Vec<PathReport> {
     let usable = nics.iter().filter(|nic| nic.running && !nic.loopback);
     std::iter::once(same_host(features))
         .chain(usable.map(over))
+        .chain(over_two())
         .collect()
+}
+
+/// Returns the use of two networks by a job with the settings of this environment.
+fn over_two() -> Option<PathReport> {
+    let job = Job::alone([0; 16], [0; 32]);
+    let [first, second] = portolan::binding::two_networks(&job).ok()??;
+    Some(PathReport {
+        between: format!("this host and others on both {first} and {second}"),
+        path: Some("udp+udp2"),
+        why:
+            "both networks share long messages, and small ones take the faster; choose with network"
+                .to_owned(),
+    })
 }
 
 fn same_host(features: &probe::Features) -> PathReport {

@@ -21,3 +21,4 @@ mod lending;
 mod marks;
 mod stream;
 mod troubles;
+mod two_networks;

@@ -151,8 +151,7 @@ impl Node {
         let plan = &cx.plan;
         let params = match link {
             LinkId::SHM => plan.shm,
-            LinkId::UDP => Some(plan.udp),
-            _ => plan.packet,
+            _ => plan.network(link),
         };
         let Some(params) = params else { return };
         let longest = frames.iter().map(Vec::len).max().unwrap_or(0);

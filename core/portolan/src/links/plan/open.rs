@@ -55,11 +55,15 @@ impl Links {
             return Ok(links);
         };
         let checksum = |kind| plan.checksum.is_on_for(kind);
-        let link = match plan.has_wrappers() {
-            true => AnyLink::Other(wrap(udp, plan, job)?),
-            false => AnyLink::Udp(Box::new(udp)),
-        };
-        links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
+        let second = plan.has_second.then(|| Udp::open(&config)).transpose()?;
+        for (id, udp) in [(LinkId::UDP, Some(udp)), (LinkId::UDP2, second)] {
+            let Some(udp) = udp else { continue };
+            let link = match plan.has_wrappers() {
+                true => AnyLink::Other(wrap(id, udp, plan, job)?),
+                false => AnyLink::Udp(Box::new(udp)),
+            };
+            links.add(id, checksum(LinkKind::Udp), link);
+        }
         if let (Some(raw), Some(interface)) = (plan.raw, &network.interface)
             && let Some(link) = links.open_raw(raw, interface.index, socket.port(), plan, job)?
         {
@@ -85,7 +89,7 @@ impl Links {
                 config.mode = mode;
                 let xdp = Xdp::open(&config)?;
                 self.raw_by = Some(RawBy::Xdp(mode));
-                return Ok(Some(AnyLink::Other(wrap(xdp, plan, job)?)));
+                return Ok(Some(AnyLink::Other(wrap(LinkId::PACKET, xdp, plan, job)?)));
             }
             Raw::Packet { is_required } => is_required,
         };
@@ -95,7 +99,7 @@ impl Links {
             Ok(packet) => {
                 self.raw_by = packet.is_leased().then_some(RawBy::Broker);
                 Ok(Some(match plan.has_wrappers() {
-                    true => AnyLink::Other(wrap(packet, plan, job)?),
+                    true => AnyLink::Other(wrap(LinkId::PACKET, packet, plan, job)?),
                     false => AnyLink::Packet(Box::new(packet)),
                 }))
             }
@@ -110,14 +114,19 @@ impl Links {
 
 /// Adds the wrappers that the settings request to a network link.
 fn wrap<L: Link + Send + 'static>(
+    id: LinkId,
     link: L,
     plan: &Plan,
     job: &Job,
 ) -> Result<Box<dyn Link + Send>, Error> {
     let kind = link.caps().kind;
+    let name = match id {
+        LinkId::UDP2 => id.to_string(),
+        _ => kind.to_string(),
+    };
     let mut boxed: Box<dyn Link + Send> = Box::new(link);
     if let Some(path) = &plan.pcap {
-        let path = path.with_extension(format!("{kind}.pcap"));
+        let path = path.with_extension(format!("{name}.pcap"));
         let pcap = Pcap::create(boxed, &path).map_err(|source| Error::Setting {
             name: "pcap",
             value: path.display().to_string(),
@@ -134,6 +143,7 @@ fn wrap<L: Link + Send + 'static>(
         spec.seed = spec
             .seed
             .wrapping_add(u64::from(job.rank) << 8)
+            .wrapping_add(u64::from(id == LinkId::UDP2) << 4)
             .wrapping_add(kind as u64);
         boxed = Box::new(Fault::new(boxed, spec).spoiling(checksum::corrupt));
     }
