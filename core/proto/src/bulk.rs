@@ -148,6 +148,8 @@ pub(crate) struct Transfers {
     predictions: [Prediction; LinkId::COUNT],
     /// Pushed parts that are being received, at most one per peer. `P15.14`
     pushes: Vec<Push>,
+    /// Last transfer whose time decides on the carrier.
+    timed: Option<u32>,
 }
 
 impl Transfers {
@@ -158,6 +160,7 @@ impl Transfers {
             scheduler: Scheduler::default(),
             predictions: Default::default(),
             pushes: Vec::new(),
+            timed: None,
         }
     }
 
@@ -175,6 +178,12 @@ impl Transfers {
     #[inline]
     pub(crate) fn has_rx_room(&self) -> bool {
         self.rx.len() < SLAB_LEN_MAX
+    }
+
+    /// Returns true while the time of a transfer decides on its carrier.
+    #[inline]
+    pub(crate) fn is_timing(&self) -> bool {
+        self.timed.is_some_and(|key| self.tx.get(key).is_some())
     }
 
     /// Returns true if transfers to this process are in progress.

@@ -238,6 +238,8 @@ impl Inner {
         }
         let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
+        // The transfer may be timed.
+        self.read_clock();
         match self
             .core
             .rendezvous(self.now, peer, spec, op, len, remote_addr)

@@ -116,7 +116,7 @@ impl Engine {
         if self.inner.multicasts.is_busy() {
             moved += self.inner.work_on_multicasts();
         }
-        if self.pace.clock_is_due(turn) {
+        if self.pace.clock_is_due(turn) || self.inner.core.is_timing() {
             self.check_clock();
         }
         if !self.inner.pulls.is_empty() {

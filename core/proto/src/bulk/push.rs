@@ -167,6 +167,7 @@ impl Transfers {
         };
         (transfer.carrier, transfer.granted_at) = (Some(start.carrier), now);
         (transfer.is_alone, transfer.is_untimed) = (start.is_alone, !start.is_alone);
+        self.timed = (!start.late_done).then_some(key);
         if start.carrier != Carrier::Stream {
             return true;
         }

@@ -136,6 +136,14 @@ impl Core {
         }
     }
 
+    /// Returns true while a transfer is timed to the microsecond, for which the clock must be read
+    /// in each turn. `P15.8`
+    #[inline]
+    #[must_use]
+    pub fn is_timing(&self) -> bool {
+        self.sh.transfers.is_timing()
+    }
+
     /// Returns true if long messages are being received, so bulk frames may be expected.
     #[inline]
     #[must_use]
