@@ -322,7 +322,7 @@ impl Rts {
             message_len: u64_at(bytes, 8),
             transfer: u32_at(bytes, 16),
             remote_addr: u64_at(bytes, 24),
-            late_done: bytes[20] & 1 != 0,
+            late_done: bytes[20] != 0,
         }
     }
 

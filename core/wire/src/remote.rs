@@ -280,7 +280,7 @@ impl RemoteSource {
             op: u32_at(bytes, 4),
             transfer: u32_at(bytes, 8),
             remote_addr: u64_at(bytes, 16),
-            late_done: bytes[12] & 1 != 0,
+            late_done: bytes[12] != 0,
         }
     }
 
