@@ -40,6 +40,10 @@ use std::time::Duration;
 
 /// Shortest broadcast that uses multicast, in bytes. On gigabit Ethernet a second copy of it takes
 /// 0.27 ms, and the control messages that end a multicast take a few microseconds per member.
+///
+/// Shorter ones are faster by the tree: announcement and reports add about 90 µs to a broadcast of
+/// 1 to 8 KB. On lab wires of 1 Gbit/s both ways take the same time at about 22 KB with 3 hosts and
+/// 19 KB with 4. The difference at 32,000 bytes is 90 and 200 µs.
 pub(crate) const LEN_MIN: usize = 32 << 10;
 
 /// Sizes of groups that use multicast. In a group of two, a message costs the same. In larger

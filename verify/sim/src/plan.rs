@@ -251,8 +251,8 @@ impl Plan {
         plan.with_second(seed)
     }
 
-    /// Adds a second link of UDP to some runs. It fails in place of one of the others in half of
-    /// those in which one does.
+    /// Adds a second link of UDP to some runs. In half of those with a failing link, it is the one
+    /// that fails.
     fn with_second(mut self, seed: u64) -> Plan {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 12);
