@@ -27,6 +27,12 @@ impl Paths {
         self.second.is_some()
     }
 
+    /// Returns true if a second network works, whether or not the first one does.
+    #[inline]
+    pub(crate) fn has_second(&self) -> bool {
+        self.get(LinkId::UDP2).is_some_and(Path::is_usable)
+    }
+
     /// Returns the frame length that both networks carry, if one of them carries `frame_len`.
     pub(crate) fn shared_frame_len(&self, frame_len: usize) -> usize {
         let second = self.second.and_then(|link| self.get(link));

@@ -225,11 +225,11 @@ impl StreamState {
 }
 
 impl Peer {
-    /// Returns true if no message starts on a stream, because two networks share bulk data and a
-    /// stream uses only one of them. `P6.8`
+    /// Returns true if no message starts on a stream, because a second network works. A stream uses
+    /// only the first one, which may also have failed. `P6.8`
     #[inline]
     pub(crate) fn avoids_stream(&self, ctx: &Context) -> bool {
-        self.paths.is_shared() && ctx.limits().stream == StreamUse::Auto
+        self.paths.has_second() && ctx.limits().stream == StreamUse::Auto
     }
 
     /// Chooses how a transfer of `len` bytes that is about to be announced begins, if it may use the
