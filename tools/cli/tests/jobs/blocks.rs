@@ -159,12 +159,18 @@ fn rooted(node: &mut Node, group: &Group, count: usize) -> Result<(), Error> {
     group.barrier(node)
 }
 
+/// Functions from a number to `f64` and back.
+type Conversion<T> = (fn(T) -> f64, fn(f64) -> T);
+
+/// A reduction, and the same with small numbers.
+type Reduction = (ReduceOp, fn(u8, u8) -> u8);
+
 /// Reductions of one type: short ones, those in one message of their own, and those in parts.
 fn types_of<T>(
     node: &mut Node,
     group: &Group,
-    (number, of): (fn(T) -> f64, fn(f64) -> T),
-    ops: &[(ReduceOp, fn(u8, u8) -> u8)],
+    (number, of): Conversion<T>,
+    ops: &[Reduction],
 ) -> Result<(), Error>
 where
     T: Reducible + PartialEq,
@@ -193,13 +199,13 @@ where
     Ok(())
 }
 
-const ARITHMETIC: [(ReduceOp, fn(u8, u8) -> u8); 4] = [
+const ARITHMETIC: [Reduction; 4] = [
     (ReduceOp::Sum, |one, other| one + other),
     (ReduceOp::Product, |one, other| one * other),
     (ReduceOp::Min, Ord::min),
     (ReduceOp::Max, Ord::max),
 ];
-const BITWISE: [(ReduceOp, fn(u8, u8) -> u8); 3] = [
+const BITWISE: [Reduction; 3] = [
     (ReduceOp::And, |one, other| one & other),
     (ReduceOp::Or, |one, other| one | other),
     (ReduceOp::Xor, |one, other| one ^ other),
@@ -216,7 +222,7 @@ fn types(node: &mut Node, group: &Group) -> Result<(), Error> {
                 clippy::cast_lossless,
                 reason = "the numbers are small"
             )]
-            let convert: (fn($type) -> f64, fn(f64) -> $type) =
+            let convert: Conversion<$type> =
                 (|value| value as f64, |number| number as $type);
             types_of(node, group, convert, &ARITHMETIC)?;
             types_of(node, group, convert, &BITWISE)?;
