@@ -29,8 +29,9 @@ build: setup ## build target/release/portolan, portolan-sim, heat and the C libr
 wheel: build ## build the wheel of the Python package into target/wheels; needs pip
 	@scripts/build-wheel.sh
 
-test-wheel: ## test the wheel in a fresh virtual environment of each Python from 3.11 on; needs pip
+test-wheel: ## test the wheel in a fresh virtual environment of each Python from 3.11 on, and in a clean root; needs pip
 	@scripts/test-wheel.sh
+	@scripts/test-wheel-root.sh
 
 bench: build ## measure for some two minutes, and append the medians to bench-history.jsonl
 	@scripts/bench.sh

@@ -43,6 +43,10 @@ install_release() {
     scripts/install-libraries.sh "$(realpath "$data/data")"
     # Manual pages are those of C; environments of Python have no place for them.
     rm -rf -- "$data/data/share"
+    # pip removes no directory above that of a file. CMake searches this one, too.
+    mv -- "$data"/data/lib/cmake/portolan/*.cmake "$data/data/lib/portolan/"
+    rm -r -- "$data/data/lib/cmake"
+    sed -i '/(_portolan_lib /s|/\.\./\.\.|/..|' "$data/data/lib/portolan/portolan-config.cmake"
     # An environment may be anywhere.
     # shellcheck disable=SC2016  # pkg-config expands it
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$data"/data/lib/pkgconfig/*.pc
