@@ -75,9 +75,10 @@ test_python() {
 }
 
 found=no
-while read -r version python; do
+# The programs inherit the standard input and may read it.
+while read -r -u 3 version python; do
     found=yes
     say "Python $version ($python)"
     test_python "$version" "$python"
-done < <(interpreters)
+done 3< <(interpreters)
 [[ $found == yes ]] || skipped "there is no Python of at least 3.11: the wheel was not tested"
