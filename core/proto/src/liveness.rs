@@ -193,10 +193,11 @@ impl Watch {
             // The host may be as loaded as the delays indicate.
             false => limits.opening.max(delays.bound().min(PLAIN_PERIOD)),
         };
-        let loss = if limit.is_some_and(|limit| self.silent_for >= limit) {
-            Some(Loss::Silent)
-        } else if self.opening_for >= opening {
+        // A peer that never answers is silent too, but only a peer with a session is lost by silence.
+        let loss = if self.opening_for >= opening {
             Some(Loss::Unopened)
+        } else if limit.is_some_and(|limit| self.silent_for >= limit) {
+            Some(Loss::Silent)
         } else {
             None
         };
@@ -515,5 +516,21 @@ mod tests {
             lost = lost.or(scene.run(PAUSE, None));
         }
         assert_eq!(lost.map(|(loss, _)| loss), Some(Loss::Unopened));
+    }
+
+    /// The caller declares a peer lost by silence only if it had a session. The period of one that
+    /// never had any must end too, although it is silent for longer than allowed before.
+    #[test]
+    fn session_that_does_not_open_ends_behind_a_shorter_silence_limit() {
+        let mut scene = Scene::new();
+        scene.signs.is_opening = true;
+        (scene.limits.fixed, scene.limits.has_agents) = (Some(secs(5)), false);
+        let mut losses = Vec::new();
+        for _ in 0..100 {
+            scene.now = scene.now + PAUSE;
+            losses.extend(scene.check());
+        }
+        assert_eq!(losses.first(), Some(&Loss::Silent));
+        assert_eq!(losses.last(), Some(&Loss::Unopened));
     }
 }

@@ -156,8 +156,11 @@ impl Engine {
             return false;
         };
         let status = self.inner.core.peer_status(peer);
-        if matches!(status, PeerStatus::Up | PeerStatus::Unknown) {
-            info.is_opening = false;
+        match status {
+            PeerStatus::Up | PeerStatus::Unknown => info.is_opening = false,
+            // The peer's hello may have begun it, and the peer may have ended since.
+            PeerStatus::Connecting => info.is_opening = true,
+            PeerStatus::Failed(_) => {}
         }
         let heard = self.inner.core.last_seen(peer).unwrap_or_default();
         self.check_peer(peer, now, heard.max(since), is_other_probed)
