@@ -6,16 +6,21 @@
 //! and no clock is read. Delay and loss are drawn from the seed, so a run can be repeated exactly.
 //!
 //! Each port buffers a bounded number of frames. When the receiver's buffer is full, the sender
-//! gets back-pressure. Nothing is lost unless the parameters request it. For duplicates, corruption
-//! and other faults, wrap a port in [`crate::fault::Fault`].
+//! gets back-pressure. Nothing is lost unless the parameters request it. For corruption and other
+//! faults, wrap a port in [`crate::fault::Fault`].
+//!
+//! With a rate, cables and the switch's buffers have limits too: a sender gets back-pressure from
+//! its own send buffer only, and frames are lost where a buffer is full.
 
 mod switch;
 
 use crate::cut::Run;
 use crate::peers::PeerTable;
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, LinkKind, PeerId, RxFrame, TxError, TxFrame, WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
+    WakeSet,
 };
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use switch::Switch;
@@ -35,6 +40,34 @@ pub struct SimParams {
     pub delay: (Duration, Duration),
     /// Probability that a frame is lost in transit. Default 0.
     pub loss: f64,
+    /// Probability that a frame arrives twice. Default 0.
+    pub duplicate: f64,
+    /// Bytes per second that the cable of a port carries in each direction. `None` (the default)
+    /// for no limit.
+    pub rate_bytes_per_sec: Option<NonZeroU64>,
+    /// Bytes that each frame occupies on a cable beside its own. Default 66: the headers of
+    /// Ethernet, IPv4 and UDP, with preamble and gap.
+    pub frame_overhead_len: usize,
+    /// Bytes that the switch buffers for one port. Needs a rate. Default 64 KiB.
+    pub port_buffer_len: usize,
+    /// Bytes that wait at a sender for its cable before it gets back-pressure. Needs a rate.
+    /// Default 208 KiB, the default of `net.core.wmem_default`.
+    pub send_buffer_len: usize,
+}
+
+/// Numbers of frames since the network was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimStats {
+    /// Frames that ports have sent.
+    pub sent: u64,
+    /// Frames that have arrived, duplicates included.
+    pub arrived: u64,
+    /// Frames lost by the drawn probability, or at a cut cable.
+    pub lost: u64,
+    /// Frames lost because the switch's buffer of a port was full.
+    pub overflowed: u64,
+    /// Frames lost because their receiver's buffer was full.
+    pub unreceived: u64,
 }
 
 impl Default for SimParams {
@@ -45,6 +78,11 @@ impl Default for SimParams {
             queue_frames_max: 4096,
             delay: (Duration::ZERO, Duration::ZERO),
             loss: 0.0,
+            duplicate: 0.0,
+            rate_bytes_per_sec: None,
+            frame_overhead_len: 66,
+            port_buffer_len: 64 * 1024,
+            send_buffer_len: 208 * 1024,
         }
     }
 }
@@ -60,10 +98,13 @@ impl SimNet {
     /// Creates a network without ports.
     ///
     /// # Panics
-    /// Panics if `loss` is not a probability, or the shortest delay is longer than the longest.
+    /// Panics if `loss` or `duplicate` is not a probability, or the shortest delay is longer than the
+    /// longest.
     #[must_use]
     pub fn new(seed: u64, params: SimParams) -> Self {
-        assert!((0.0..=1.0).contains(&params.loss), "loss is a probability");
+        for probability in [params.loss, params.duplicate] {
+            assert!((0.0..=1.0).contains(&probability), "a probability");
+        }
         assert!(
             params.delay.0 <= params.delay.1,
             "the shortest delay comes first"
@@ -74,7 +115,10 @@ impl SimNet {
             segments_max: params.segments_max,
             // All pieces are copied, so any number is possible.
             gather_max: 256,
-            lossless: params.loss == 0.0 && params.delay.0 == params.delay.1,
+            lossless: params.loss == 0.0
+                && params.duplicate == 0.0
+                && params.rate_bytes_per_sec.is_none()
+                && params.delay.0 == params.delay.1,
             pull: false,
             placement: false,
             polls_memory: true,
@@ -89,20 +133,37 @@ impl SimNet {
     /// Adds a port.
     ///
     /// # Errors
-    /// [`LinkError::System`] if the process has no descriptors left for the port's bell.
+    /// None at present: a descriptor is needed only to sleep on the port.
     pub fn port(&self) -> Result<SimLink, LinkError> {
-        let index = self.lock().add_port().map_err(|errno| LinkError::System {
-            kind: LinkKind::Sim,
-            what: "open a socket pair as the port's bell".into(),
-            errno,
-            remedy: "raise the limit on open files (`ulimit -n`)",
-        })?;
+        let index = self.lock().add_port();
         Ok(SimLink {
             net: self.clone(),
             index,
             peers: PeerTable::new(),
             scratch: Vec::new(),
         })
+    }
+
+    /// Makes the host of `port` return frames to it as undeliverable once the port is closed: the
+    /// process has ended, but its host runs.
+    pub fn refuse(&self, port: u32) {
+        self.lock().refuse(port);
+    }
+
+    /// Cuts the cable of `port`, or repairs it. Frames on a cut cable are lost.
+    pub fn set_cut(&self, port: u32, is_cut: bool) {
+        self.lock().set_cut(port, is_cut);
+    }
+
+    /// Appends the ports at which something has arrived since the last call, each once.
+    pub fn take_woken(&self, woken: &mut Vec<u32>) {
+        self.lock().take_woken(woken);
+    }
+
+    /// Returns the numbers of frames so far.
+    #[must_use]
+    pub fn stats(&self) -> SimStats {
+        self.lock().stats()
     }
 
     /// Advances the clock by `by`: due frames arrive, and sleeping receivers are woken.
@@ -116,7 +177,7 @@ impl SimNet {
         self.lock().now()
     }
 
-    /// Returns the arrival time of the next frame in flight, the earliest useful target of
+    /// Returns the time at which the next frame in flight moves, the earliest useful target of
     /// [`SimNet::advance`].
     #[must_use]
     pub fn next_arrival(&self) -> Option<Duration> {
@@ -135,6 +196,20 @@ pub struct SimLink {
     index: u32,
     peers: PeerTable<u32>,
     scratch: Vec<u8>,
+}
+
+impl SimLink {
+    /// Returns the number of the port, from 0 in the order of creation.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Tests whether a frame or a notice waits.
+    #[must_use]
+    pub fn has_arrived(&self) -> bool {
+        self.net.lock().has_arrived(self.index)
+    }
 }
 
 impl Link for SimLink {
@@ -186,11 +261,13 @@ impl Link for SimLink {
             return Err(TxError::TooLong { frame_len_max });
         }
         let mut switch = self.net.lock();
-        if !switch.has_space(to, run.count) {
+        let from = self.index;
+        if !switch.has_space(from, to, run.count) {
             return Err(TxError::Full);
         }
-        run.for_each_copy(&mut self.scratch, |datagram| switch.forward(to, datagram));
-        switch.ring_if_due(to);
+        run.for_each_copy(&mut self.scratch, |datagram| {
+            switch.forward(from, to, datagram);
+        });
         Ok(())
     }
 
@@ -210,14 +287,17 @@ impl Link for SimLink {
         budget
     }
 
-    fn poll_notice(&mut self) -> Option<crate::Notice> {
-        None
+    fn poll_notice(&mut self) -> Option<Notice> {
+        let port = self.net.lock().take_refusal(self.index)?;
+        let peer = self.peers.matching(|to| *to == port).next();
+        peer.map(Notice::Refused)
     }
 
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
         let mut switch = self.net.lock();
-        wake.fds.push(switch.arm(self.index));
-        !switch.has_arrived(self.index)
+        let bell = switch.arm(self.index);
+        wake.fds.extend(bell);
+        bell.is_some() && !switch.has_arrived(self.index)
     }
 
     fn disarm(&mut self) {

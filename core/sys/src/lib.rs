@@ -10,6 +10,7 @@
 
 pub mod barrier;
 pub mod bpf;
+pub mod clock;
 pub mod descriptors;
 pub mod doorbell;
 pub mod epoll;

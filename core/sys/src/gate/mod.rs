@@ -179,6 +179,41 @@ impl<T: Service> Gate<T> {
         })
     }
 
+    /// Creates a gate around `value` without a thread: the owner itself does the helper's work, with
+    /// [`Gate::serve`], for a simulation in one thread.
+    #[must_use]
+    pub fn without_thread(value: T) -> Gate<T> {
+        Gate {
+            shared: Arc::new(Shared {
+                baton: Baton::new(),
+                is_closed: AtomicBool::new(false),
+                value: UnsafeCell::new(value),
+                bell: None,
+                is_on_guard: UnsafeCell::new(false),
+            }),
+            has_baton: Cell::new(true),
+            read_guards: Cell::new(0),
+            is_held: Cell::new(false),
+            // As if the system had refused a thread: the owner never leaves the value.
+            helper: OnceCell::from(None),
+            name: "",
+            process: Owner::this_process(),
+        }
+    }
+
+    /// Returns how urgent the work is that the owner's last use has left.
+    #[must_use]
+    pub fn pending(&self) -> Pending {
+        self.begin();
+        // SAFETY: the owner holds the baton, and `pending` keeps no reference.
+        unsafe { &*self.shared.value.get() }.pending()
+    }
+
+    /// Makes one pass of the helper in the calling thread.
+    pub fn serve(&mut self) -> Serviced {
+        self.enter_unsettled().service(&|| false)
+    }
+
     /// Returns `true` if this process is a child forked since; its copy has no helper.
     #[inline]
     #[must_use]

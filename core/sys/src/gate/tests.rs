@@ -293,3 +293,21 @@ fn helper_on_guard_ends_with_its_gate() {
     // The reading end was closed.
     assert!(outside.write_all(b"word").is_err());
 }
+
+#[test]
+fn gate_without_thread_is_served_by_its_owner() {
+    let (steps, seen) = channel();
+    let mut gate = Gate::without_thread(Work {
+        left: 0,
+        is_patient: false,
+        steps,
+    });
+    assert_eq!(gate.pending(), Pending::Nothing);
+    gate.enter().left = 2;
+    assert_eq!(gate.pending(), Pending::Urgent);
+    assert!(seen.try_recv().is_err(), "nothing else has served it");
+    assert_eq!(gate.serve(), Serviced::Done);
+    let by: Vec<_> = seen.try_iter().collect();
+    let own = thread::current().id();
+    assert_eq!(by, [(1, own), (0, own)]);
+}
