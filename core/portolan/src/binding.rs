@@ -33,3 +33,15 @@ pub mod model {
 pub mod settings {
     pub use crate::settings::*;
 }
+
+/// Simulated processes; see the module's own documentation in `simulated.rs`.
+pub mod simulated {
+    pub use crate::canary::{Canary, set_canary};
+    pub use crate::engine::InUse;
+    pub use crate::links::{simulated_liveness, simulated_port};
+    pub use crate::liveness::ProbeWire;
+    pub use crate::simulated::{SimulatedConfig, SimulatedJob};
+    pub use portolan_link::sim::{SimNet, SimParams, SimStats};
+    pub use portolan_sys::clock::{set_virtual_ns, virtual_ns};
+    pub use portolan_sys::gate::Pending;
+}

@@ -120,6 +120,12 @@ impl Directory {
         here().push(address);
     }
 
+    /// Sets the own address of a simulated process. Other simulated processes in this one are
+    /// elsewhere.
+    pub(crate) fn set_own_simulated(&self, address: EndpointAddress) {
+        self.lock().own = Some(address);
+    }
+
     /// Tests whether `peer` is an endpoint of this process.
     pub(crate) fn is_here(&self, peer: PeerId) -> bool {
         let Some(address) = self.address_of(peer) else {

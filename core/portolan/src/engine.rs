@@ -35,6 +35,7 @@ mod rest;
 mod scout;
 mod send;
 mod service;
+mod simulated;
 mod status;
 mod stream;
 mod tagged;
@@ -45,6 +46,7 @@ mod watch;
 
 pub(crate) use background::Background;
 pub(crate) use calls::{CALL_HEAD_LEN, reply_spec};
+pub(crate) use close::Closing;
 pub(crate) use collective::{Collectives, system_spec};
 pub(crate) use completion::Completions;
 pub(crate) use delivery::{Inbox, Taken};
@@ -59,6 +61,7 @@ pub(crate) use problems::Unopened;
 pub(crate) use relations::Relations;
 pub(crate) use remote::{Call, RemoteState, atomic_spec};
 pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
+pub use simulated::InUse;
 #[cfg(test)]
 pub(crate) use turn::CLOCK_TURNS;
 pub(crate) use wait::{Descriptor, Waiter};
@@ -241,12 +244,17 @@ pub(crate) struct Engine {
 }
 
 impl Inner {
-    /// Creates the engine's state for `job`. No peer is known yet.
+    /// Creates the engine's state for `job`, whose time is that of `clock`. No peer is known yet.
     ///
     /// # Errors
     /// [`Error::Setting`].
-    pub(crate) fn new(job: Job, auth: Auth, core: Core, table: Table) -> Result<Inner, Error> {
-        let clock = Clock::new();
+    pub(crate) fn new(
+        job: Job,
+        auth: Auth,
+        core: Core,
+        table: Table,
+        clock: Clock,
+    ) -> Result<Inner, Error> {
         Ok(Inner {
             placement: Box::new(Placement::new(settings::PLACEMENT.of(&job), clock)?),
             remote: Box::default(),

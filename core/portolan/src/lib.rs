@@ -56,6 +56,7 @@ mod atomic;
 #[doc(hidden)]
 pub mod binding;
 mod buffer;
+mod canary;
 mod checksum;
 mod clock;
 mod collective;
@@ -77,6 +78,7 @@ mod raw;
 mod region;
 mod seal;
 mod settings;
+mod simulated;
 mod start;
 pub mod status;
 mod streams;

@@ -4,9 +4,12 @@
 mod network;
 mod plan;
 mod selection;
+mod simulated;
 mod usable;
 
 pub(crate) use plan::{LinkSettings, Plan, candidates, ports, two_networks};
+pub(crate) use simulated::simulated_address;
+pub use simulated::{simulated_liveness, simulated_port};
 
 use crate::checksum::{self, Sums};
 use crate::streams::Streams;

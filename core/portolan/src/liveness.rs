@@ -18,10 +18,12 @@ mod addresses;
 mod life;
 mod message;
 mod peer_timeout;
+mod wire;
 
 pub(crate) use addresses::{Outcome, is_same_place};
 pub(crate) use life::{Answer, PeerState};
 pub(crate) use peer_timeout::peer_timeout;
+pub use wire::ProbeWire;
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -42,12 +44,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use wire::{Socket, Wire};
 
 #[derive(Debug)]
 struct Shared {
-    socket: UdpSocket,
-    /// IPv4 addresses are passed to the socket as IPv4-mapped IPv6 addresses.
-    is_v6: bool,
+    wire: Wire,
     /// Key of probes to this process, and of its answers.
     key: Key,
     /// `None` for an endpoint, which has no number known to its peers.
@@ -133,17 +134,8 @@ impl Unstarted {
         clock: Clock,
         members: Members,
     ) -> Result<Liveness, Error> {
-        let shared = Arc::new(Shared {
-            is_v6: self.addr().is_some_and(|addr| addr.is_ipv6()),
-            socket: self.socket,
-            key: Key::derive(secret),
-            rank,
-            clock,
-            stop: AtomicBool::new(false),
-            last_poll_at: AtomicU64::new(clock.now().as_nanos()),
-            sent: AtomicU64::new(0),
-            members: RwLock::new(members),
-        });
+        let wire = Wire::Socket(Socket::new(self.socket));
+        let shared = Shared::new(wire, rank, secret, clock, members);
         let in_thread = Arc::clone(&shared);
         let started = spawn_quiet("portolan-alive", move || in_thread.run());
         let thread = started.map_err(|errno| Error::System {
@@ -157,6 +149,41 @@ impl Unstarted {
             shared,
             thread: Some(thread),
         })
+    }
+}
+
+/// A simulation, in which no thread receives.
+impl Liveness {
+    /// Starts like [`Unstarted::start`] for a rank of a job, and like [`Unstarted::start_open`]
+    /// without one. The simulation passes datagrams to [`Liveness::receive`].
+    pub(crate) fn simulated(
+        wire: Arc<dyn ProbeWire>,
+        rank: Option<(u32, u32)>,
+        secret: &[u8; 32],
+        clock: Clock,
+    ) -> Liveness {
+        let size = rank.map_or(0, |(_, size)| size);
+        let members = Members {
+            lives: (0..size).map(|_| Life::default()).collect(),
+            ..Members::default()
+        };
+        let (wire, rank) = (Wire::Simulated(wire), rank.map(|(rank, _)| rank));
+        Liveness {
+            shared: Shared::new(wire, rank, secret, clock, members),
+            thread: None,
+        }
+    }
+
+    /// Handles a probe or an answer, as the thread does.
+    pub(crate) fn receive(&self, bytes: &[u8], from: SocketAddr) {
+        self.shared.on_message(bytes, from);
+    }
+
+    /// Handles an ICMP error that quotes the datagram `quoted` to `destination`, as the thread does.
+    pub(crate) fn receive_refusal(&self, quoted: &[u8], destination: SocketAddr) {
+        if let Some(rank) = self.shared.on_refusal(quoted, Some(destination)) {
+            self.shared.doubt(rank);
+        }
     }
 }
 
@@ -269,7 +296,9 @@ impl Drop for Liveness {
         // Wakes the thread, even if the host has lost the address at which a datagram would arrive.
         // The kernel wakes it first and then returns ENOTCONN (inet_shutdown of
         // net/ipv4/af_inet.c).
-        let _ = shutdown(&self.shared.socket, Shutdown::Read);
+        if let Some(socket) = self.shared.wire.socket() {
+            let _ = shutdown(socket, Shutdown::Read);
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -285,15 +314,37 @@ fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> Result<Option<(usize, Socket
 }
 
 impl Shared {
+    fn new(
+        wire: Wire,
+        rank: Option<u32>,
+        secret: &[u8; 32],
+        clock: Clock,
+        members: Members,
+    ) -> Arc<Shared> {
+        Arc::new(Shared {
+            wire,
+            key: Key::derive(secret),
+            rank,
+            clock,
+            stop: AtomicBool::new(false),
+            last_poll_at: AtomicU64::new(clock.now().as_nanos()),
+            sent: AtomicU64::new(0),
+            members: RwLock::new(members),
+        })
+    }
+
     fn run(&self) {
+        let Some(socket) = self.wire.socket() else {
+            return;
+        };
         // A shared descriptor table would slow down every system call of the program.
-        if let Err(error) = portolan_sys::descriptors::unshare_except(self.socket.as_fd()) {
+        if let Err(error) = portolan_sys::descriptors::unshare_except(socket.as_fd()) {
             log::debug!("a descriptor table for the liveness thread: {error}");
         }
         // One byte more than a message, to detect longer datagrams.
         let mut bytes = [0; LEN + 1];
         while !self.stop.load(Ordering::Relaxed) {
-            match receive(&self.socket, &mut bytes) {
+            match receive(socket, &mut bytes) {
                 Ok(Some((len, from))) => self.on_message(&bytes[..len], from),
                 Ok(None) | Err(Errno::INTR) => {}
                 Err(_) => self.read_errors(),
@@ -370,8 +421,11 @@ impl Shared {
     /// Handles ICMP errors. `P9.4`: an error that quotes a probe of this process, including its
     /// hash, concerns that probe. Any other error is unverified.
     fn read_errors(&self) {
+        let Some(socket) = self.wire.socket() else {
+            return;
+        };
         let mut quoted = [0; LEN];
-        while let Ok(Some((error, len))) = recv_error_quoting(self.socket.as_fd(), &mut quoted) {
+        while let Ok(Some((error, len))) = recv_error_quoting(socket.as_fd(), &mut quoted) {
             if error.errno != libc::ECONNREFUSED {
                 continue;
             }
@@ -447,15 +501,7 @@ impl Shared {
 
     fn send(&self, bytes: &[u8; LEN], to: SocketAddr) -> io::Result<()> {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        let to = match to {
-            SocketAddr::V4(v4) if self.is_v6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
-            to => to,
-        };
-        let send = || self.socket.send_to(bytes, to).map(drop);
-        // The first attempt may return the error of an earlier probe.
-        send().or_else(|_| send()).inspect_err(|error| {
-            log::debug!("sending a probe or an answer to {to}: {error}");
-        })
+        self.wire.send(bytes, to)
     }
 }
 

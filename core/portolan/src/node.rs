@@ -19,6 +19,7 @@ mod remote;
 mod requests;
 mod running;
 mod scope;
+mod simulated;
 mod standalone;
 mod tagged;
 mod timeout;
@@ -41,7 +42,8 @@ use collective::{Sending, Task, Wait};
 
 use crate::buffer::{self, Buffer};
 use crate::engine::{
-    Awaited, BUFFERED_LEN_MAX, Context, Descriptor, Engine, Inner, PortUse, Submitted, Waiter,
+    Awaited, BUFFERED_LEN_MAX, Closing, Context, Descriptor, Engine, Inner, PortUse, Submitted,
+    Waiter,
 };
 use crate::error::Error;
 use crate::launch::Job;
@@ -76,6 +78,8 @@ pub struct Node {
     is_clean: bool,
     /// Set when the process has left the job.
     is_closed: bool,
+    /// State of a simulated process that closes.
+    closing: Option<Box<Closing>>,
     model: model::Status,
 }
 

@@ -17,7 +17,7 @@ use crate::seal::Auth;
 use crate::settings;
 use crate::unexpected;
 use portolan_link::{HostId, Interface, Network, PortRange};
-use portolan_proto::{Config, Core, Limits, LinkId, Schedule};
+use portolan_proto::{Config, Core, Limits, LinkId, Schedule, StreamUse};
 use rand::TryRngCore;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -114,8 +114,6 @@ pub(crate) fn new_core(
     links: &Links,
     plan: &Plan,
 ) -> Result<(Core, model::Status), Error> {
-    // Peers of an endpoint have no ranks.
-    let is_endpoint = job.is_endpoint();
     #[allow(
         clippy::disallowed_methods,
         reason = "what outlives a restart; read once"
@@ -124,23 +122,11 @@ pub(crate) fn new_core(
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_nanos();
-    let mut core = Core::new(Config {
-        job_id: job.job_id,
-        secret: auth.handshake_key(&job.secret),
-        rank: job.rank,
-        size: job.size,
+    let birth = Birth {
         epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
         seed: random()?,
-        limits: Limits {
-            schedule: schedule(job)?,
-            stream: plan.stream_use(links),
-            held_len_max: unexpected::of_job(job, is_endpoint)?,
-            ..Limits::default()
-        },
-    });
-    for (link, params) in links.params() {
-        core.add_link(link, auth.narrow(params)?);
-    }
+    };
+    let mut core = bare_core(job, auth, links, plan.stream_use(links), birth)?;
     if let Some(len) = links.stream_buffer_len() {
         core.set_buffer_len(LinkId::STREAM, len);
     }
@@ -162,6 +148,52 @@ pub(crate) fn new_core(
         log::warn!("model: {status}");
     }
     Ok((core, status))
+}
+
+/// Values that are different at each start of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Birth {
+    /// Number that grows with each start of the same rank.
+    epoch: u64,
+    /// Random bytes, from which the core derives tokens.
+    seed: [u8; 32],
+}
+
+impl Birth {
+    /// Returns the values of a simulated process.
+    pub(crate) fn simulated(epoch: u64, seed: [u8; 32]) -> Birth {
+        Birth { epoch, seed }
+    }
+}
+
+/// Creates the core of `job` with its links, without a model.
+pub(crate) fn bare_core(
+    job: &Job,
+    auth: Auth,
+    links: &Links,
+    stream: StreamUse,
+    birth: Birth,
+) -> Result<Core, Error> {
+    // Peers of an endpoint have no ranks.
+    let is_endpoint = job.is_endpoint();
+    let mut core = Core::new(Config {
+        job_id: job.job_id,
+        secret: auth.handshake_key(&job.secret),
+        rank: job.rank,
+        size: job.size,
+        epoch: birth.epoch,
+        seed: birth.seed,
+        limits: Limits {
+            schedule: schedule(job)?,
+            stream,
+            held_len_max: unexpected::of_job(job, is_endpoint)?,
+            ..Limits::default()
+        },
+    });
+    for (link, params) in links.params() {
+        core.add_link(link, auth.narrow(params)?);
+    }
+    Ok(core)
 }
 
 /// Returns the job's order of bulk transfers (setting `schedule`).

@@ -4,6 +4,7 @@
 
 use crate::address::{Address, HostAddress, Target, targets};
 use crate::directory::Directory;
+use crate::links::simulated_address;
 use portolan_link::{HostId, LinkAddr};
 use portolan_proto::{LinkId, PeerId};
 use std::borrow::Cow;
@@ -26,6 +27,9 @@ enum Others {
     /// Addresses as they were received, in compact form. They are expanded when a peer is
     /// connected.
     Met(Arc<Directory>),
+    /// Ranks of a simulated job, which follow from the ports of the network: `size` ranks, starting
+    /// at port `first_port`.
+    Simulated { first_port: u32, size: u32 },
 }
 
 /// Addresses that the processes of one host share.
@@ -89,6 +93,14 @@ impl Table {
         }
     }
 
+    /// Creates the table of a simulated job, with this process at port `own_port` of the network.
+    pub(crate) fn simulated(own_port: u32, first_port: u32, size: u32) -> Table {
+        Table {
+            own: simulated_address(own_port),
+            others: Others::Simulated { first_port, size },
+        }
+    }
+
     pub(crate) fn own(&self) -> &Address {
         &self.own
     }
@@ -100,13 +112,17 @@ impl Table {
                 let short = directory.address_of(peer)?;
                 Some(Cow::Owned(short.write_out(&self.own)))
             }
+            Others::Simulated { first_port, size } => {
+                let address = || Cow::Owned(simulated_address(first_port + peer.0));
+                (peer.0 < *size).then(address)
+            }
         }
     }
 
     /// Returns whether `peer` is another endpoint of this process.
     pub(crate) fn is_in_this_process(&self, peer: PeerId) -> bool {
         match &self.others {
-            Others::Job { .. } => false,
+            Others::Job { .. } | Others::Simulated { .. } => false,
             Others::Met(directory) => directory.is_here(peer),
         }
     }
@@ -172,7 +188,7 @@ impl Table {
             let targets = host.targets.iter();
             return targets.map(|target| target.socket(port)).collect();
         }
-        if is_elsewhere && matches!(self.others, Others::Met(_)) {
+        if is_elsewhere && !matches!(self.others, Others::Job { .. }) {
             let targets = targets(&self.own.addresses, &other.addresses).into_iter();
             return targets.map(|target| target.socket(port)).collect();
         }
@@ -208,7 +224,7 @@ impl Table {
     pub(crate) fn published<'a>(&'a self, other: &'a Address) -> &'a [HostAddress] {
         match &self.others {
             Others::Job { hosts, .. } => hosts.get(&other.host).map_or(&[], |it| &it.addresses),
-            Others::Met(_) => &other.addresses,
+            Others::Met(_) | Others::Simulated { .. } => &other.addresses,
         }
     }
 }

@@ -111,6 +111,7 @@ const LINK: Rules = Rules {
 const PORTOLAN: Rules = Rules {
     name: "core/portolan",
     floors: &[
+        "canary",
         "clock",
         "address",
         "atomic",
@@ -138,6 +139,7 @@ const PORTOLAN: Rules = Rules {
         "multicast",
         "engine",
         "start",
+        "simulated",
         "node",
         "endpoint",
         "binding",

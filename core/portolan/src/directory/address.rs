@@ -100,6 +100,12 @@ impl EndpointAddress {
         EndpointAddress(bytes)
     }
 
+    /// Returns the address with another process id, for a simulated process.
+    pub(crate) fn with_pid(mut self, pid: u32) -> EndpointAddress {
+        self.0[58..62].copy_from_slice(&pid.to_le_bytes());
+        self
+    }
+
     /// Returns an address that belongs to no process.
     pub(crate) fn nowhere() -> EndpointAddress {
         EndpointAddress([0; ENDPOINT_ID_LEN])

@@ -20,6 +20,7 @@ mod message;
 mod open;
 mod remote;
 mod removal;
+mod simulated;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -34,6 +35,7 @@ use crate::raw::{PeerIndex, RawCompletion};
 use portolan_proto::{Counters, Instant, LinkId, OpId, PeerId};
 use portolan_sys::gate::Gate;
 use removal::RemovedPeer;
+use simulated::Closing;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -50,13 +52,16 @@ pub struct Endpoint {
     directory: Arc<Directory>,
     address: EndpointAddress,
     waiter: Waiter,
-    /// Descriptor on which the caller sleeps, and the time since which it is armed.
-    descriptor: Descriptor,
+    /// Descriptor on which the caller sleeps; `None` in a simulation.
+    descriptor: Option<Descriptor>,
+    /// Time since which the caller sleeps, or is about to.
     armed_at: Option<Instant>,
     /// Operations that keep the registered memory, by key.
     regions: HashMap<u64, OpId>,
     /// Removed peers that are not forgotten yet.
     removed_peers: Vec<RemovedPeer>,
+    /// State of a simulated process that closes.
+    closing: Closing,
 }
 
 /// Inserts peers of an endpoint that is in use, for example from its hook of active messages.
@@ -217,7 +222,7 @@ impl Drop for Endpoint {
             self.engine.enter().abandon();
             return;
         }
-        if std::thread::panicking() {
+        if std::thread::panicking() || !matches!(self.closing, Closing::Waits) {
             return;
         }
         let mut engine = self.engine.enter();

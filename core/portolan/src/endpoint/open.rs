@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening an endpoint.
 
-use super::Endpoint;
+use super::{Closing, Endpoint};
 use crate::clock::Clock;
 use crate::directory::{Directory, EndpointAddress, endpoint_key, shm_name};
 use crate::engine::{Descriptor, Engine, Inner, Waiter};
@@ -46,7 +46,7 @@ impl Endpoint {
         let handshake_key = auth.handshake_key(&key);
         core.open(*address.as_bytes(), handshake_key, auth.is_sealed());
         let table = Table::of_endpoint(own, Arc::clone(&directory));
-        let mut inner = Inner::new(job, auth, core, table)?;
+        let mut inner = Inner::new(job, auth, core, table, Clock::new())?;
         inner.set_directory(&directory, CONNECT_TIMEOUT);
         let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -57,10 +57,11 @@ impl Endpoint {
             directory,
             address,
             waiter: Waiter::of_endpoint(cores),
-            descriptor,
+            descriptor: Some(descriptor),
             armed_at: None,
             regions: HashMap::new(),
             removed_peers: Vec::new(),
+            closing: Closing::Waits,
         })
     }
 }
@@ -85,7 +86,7 @@ fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
 }
 
 /// Returns the setting `auth`. An endpoint always authenticates its peers.
-fn auth_of(job: &Job) -> Result<Auth, Error> {
+pub(super) fn auth_of(job: &Job) -> Result<Auth, Error> {
     match Auth::of_job(job)? {
         Auth::None => Err(Error::Setting {
             name: "auth",

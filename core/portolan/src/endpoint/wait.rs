@@ -13,7 +13,8 @@ impl Endpoint {
     /// valid after [`Endpoint::arm`] has returned `true`.
     #[must_use]
     pub fn wait_fd(&self) -> RawFd {
-        self.descriptor.as_fd().as_raw_fd()
+        let descriptor = self.descriptor.as_ref();
+        descriptor.map_or(-1, |descriptor| descriptor.as_fd().as_raw_fd())
     }
 
     /// Prepares for sleep on [`Endpoint::wait_fd`]. Returns `false` if there is something to poll
@@ -22,8 +23,11 @@ impl Endpoint {
         if !self.has_nothing() {
             return false;
         }
+        let Some(descriptor) = &mut self.descriptor else {
+            return false;
+        };
         let engine = self.engine.hold_mut();
-        let armed = engine.arm_for_program(&mut self.descriptor);
+        let armed = engine.arm_for_program(descriptor);
         self.armed_at = Some(engine.inner.last_clock_read());
         let is_armed = matches!(armed, Ok(true));
         if !is_armed {
@@ -33,7 +37,7 @@ impl Endpoint {
     }
 
     /// Flushes, and tests whether there is nothing to poll for.
-    fn has_nothing(&mut self) -> bool {
+    pub(super) fn has_nothing(&mut self) -> bool {
         if self.is_forked() {
             return false;
         }
@@ -54,7 +58,9 @@ impl Endpoint {
 
     #[cold]
     fn wake_armed(&mut self) {
-        if let Err(error) = self.descriptor.set_timer(None) {
+        if let Some(descriptor) = &self.descriptor
+            && let Err(error) = descriptor.set_timer(None)
+        {
             log::warn!("stopping a timer: {error}");
         }
         let engine = &mut *self.engine.enter();

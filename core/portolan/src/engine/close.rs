@@ -33,6 +33,23 @@ pub(crate) struct Undelivered {
     cause: Cause,
 }
 
+/// A process that is closing.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    begin: Instant,
+    /// Time at which peers that have not answered are checked.
+    check_at: Instant,
+    /// Peers with undelivered messages at the begin.
+    about: Vec<PeerId>,
+}
+
+impl Closing {
+    /// Tests whether [`Engine::continue_close`] has something to do.
+    fn is_due(&self, inner: &Inner) -> bool {
+        !inner.has_undelivered(self.begin) || inner.now >= self.check_at
+    }
+}
+
 impl Engine {
     /// Waits until everything sent has arrived at the live peers, without a time limit. Meanwhile
     /// it discards messages that no receive here will take, so that peers that also close can
@@ -42,33 +59,69 @@ impl Engine {
     /// [`Error::Undelivered`] for a peer that may live and may not have received a guaranteed
     /// message.
     pub(crate) fn close(&mut self, waiter: &mut Waiter) -> Result<(), Error> {
-        let begin = self.inner.read_clock();
-        self.inner.core.discard_unread();
-        self.drain();
-        self.flush();
-        let about = self.inner.undelivered_peers(begin);
+        let mut closing = self.begin_close();
         loop {
-            let check_at = self.inner.now + UNCONNECTED_LINGER;
-            waiter.until(self, &about, Awaited::Close, |inner| {
-                !inner.has_undelivered(begin) || inner.now >= check_at
+            waiter.until(self, &closing.about, Awaited::Close, |inner| {
+                closing.is_due(inner)
             });
-            if self.inner.has_undelivered(begin) {
-                self.give_up_silent(begin);
-                if self.inner.only_replies_pending(begin) {
-                    self.inner.core.stop_serving();
-                }
+            if !self.continue_close(&mut closing) {
                 continue;
             }
             if !self.links.has_unsent() {
-                break;
+                return self.end_close();
             }
             std::thread::sleep(CONNECT_PAUSE);
             self.run_slow_checks();
         }
+    }
+
+    fn begin_close(&mut self) -> Closing {
+        let begin = self.inner.read_clock();
+        self.inner.core.discard_unread();
+        self.drain();
+        self.flush();
+        Closing {
+            begin,
+            check_at: begin + UNCONNECTED_LINGER,
+            about: self.inner.undelivered_peers(begin),
+        }
+    }
+
+    /// Returns `true` if everything has arrived; otherwise gives up what cannot arrive.
+    fn continue_close(&mut self, closing: &mut Closing) -> bool {
+        let begin = closing.begin;
+        closing.check_at = self.inner.now + UNCONNECTED_LINGER;
+        if !self.inner.has_undelivered(begin) {
+            return true;
+        }
+        self.give_up_silent(begin);
+        if self.inner.only_replies_pending(begin) {
+            self.inner.core.stop_serving();
+        }
+        false
+    }
+
+    fn end_close(&mut self) -> Result<(), Error> {
         let now = self.inner.read_clock();
         self.inner.core.flush_acks(now);
         self.flush();
         self.inner.check_delivered()
+    }
+
+    /// Begins to close without waiting, for a simulation, which then calls [`Engine::poll_close`]
+    /// between its turns.
+    pub(crate) fn start_close(&mut self) -> Closing {
+        let closing = self.begin_close();
+        for &peer in &closing.about {
+            self.watch(peer, closing.begin);
+        }
+        closing
+    }
+
+    /// Continues to close. Returns the result once everything has arrived.
+    pub(crate) fn poll_close(&mut self, closing: &mut Closing) -> Option<Result<(), Error>> {
+        let is_over = closing.is_due(&self.inner) && self.continue_close(closing);
+        is_over.then(|| self.end_close())
     }
 }
 

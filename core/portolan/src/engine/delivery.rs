@@ -4,6 +4,7 @@
 use super::fault::{UNWRITABLE, can_place_whole};
 use super::{Context, Engine, Handler, Inner, PortUse};
 use crate::buffer::Buffer;
+use crate::canary::Canary;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
 use crate::port::Message;
@@ -425,6 +426,9 @@ impl Inner {
 #[inline]
 pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
     let Some(frame) = frame else { return };
+    if Canary::LostPart.strikes() && src.len() > 512 && (src.len() % 7) == 3 {
+        return;
+    }
     usage::count_copy();
     if let Some(bytes) = frame.head.get(src.clone()) {
         copy(dst, bytes);

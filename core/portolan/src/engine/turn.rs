@@ -5,6 +5,7 @@
 use super::pace::is_reached;
 use super::place::Intake;
 use super::{Engine, Inbox, Inner};
+use crate::canary::Canary;
 use crate::links::HOT_TURNS;
 use portolan_proto::{Instant, PeerId, PortId};
 use portolan_sys::usage;
@@ -274,7 +275,7 @@ impl Engine {
     /// Handles the core's timers that have expired.
     pub(crate) fn on_timeout(&mut self) {
         let now = self.inner.now;
-        if now >= self.inner.core.poll_timeout() {
+        if now >= self.inner.core.poll_timeout() && !Canary::NoTimers.strikes() {
             let Inner { turn, awaited, .. } = self.inner;
             self.inner.core.note_turn(turn, awaited.is_some());
             self.inner.core.handle_timeout(now);

@@ -192,7 +192,7 @@ fn working_address_is_found() {
     let (prober, living) = (bind(), bind());
     let at = [
         silent.local_addr().unwrap(),
-        unknown.shared.socket.local_addr().unwrap(),
+        unknown.shared.wire.socket().unwrap().local_addr().unwrap(),
         living.addr().unwrap(),
     ];
     let prober = prober.start(0, 3, &SECRET, Clock::new()).unwrap();

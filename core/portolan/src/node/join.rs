@@ -91,7 +91,7 @@ impl Node {
         let waiter = Waiter::of_job(job.local_size.max(job.rivals), cores);
         let own_job = Box::new(job.clone());
         let all = Group::of_job(job.rank, job.size);
-        let mut inner = Inner::new(job, auth, core, table)?;
+        let mut inner = Inner::new(job, auth, core, table, Clock::new())?;
         inner.join(launch.as_ref().and_then(Launch::loss_reporter));
         Ok(Node {
             engine: Engine::new(inner, links, launch.take(), liveness)
@@ -105,6 +105,7 @@ impl Node {
             next_group_id: SPLIT_ID_MIN,
             is_clean: true,
             is_closed: false,
+            closing: None,
             model,
         })
     }

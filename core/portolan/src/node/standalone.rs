@@ -174,7 +174,7 @@ impl Node {
         let handshake_key = auth.handshake_key(&key);
         core.open(*address.as_bytes(), handshake_key, auth.is_sealed());
         let table = Table::of_endpoint(own, Arc::clone(&directory));
-        let mut inner = Inner::new(job.clone(), auth, core, table)?;
+        let mut inner = Inner::new(job.clone(), auth, core, table, Clock::new())?;
         let first_call = u64::from(u32::from_le_bytes(random()?));
         inner.stand_alone(&directory, CONNECT_TIMEOUT, first_call);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -190,6 +190,7 @@ impl Node {
             next_group_id: SPLIT_ID_MIN,
             is_clean: true,
             is_closed: false,
+            closing: None,
             model,
         })
     }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Nodes of a simulation; see [`crate::simulated`].
+//!
+//! Invariant: no call here waits. Other calls of a simulated node wait only if their documentation
+//! says so, and the simulation does not make those.
+
+use super::group::SPLIT_ID_MIN;
+use super::{Group, Node};
+use crate::clock::Clock;
+use crate::engine::{Engine, InUse, Inner, Waiter};
+use crate::error::Error;
+use crate::links::Links;
+use crate::liveness::Liveness;
+use crate::model;
+use crate::seal::Auth;
+use crate::simulated::{SimulatedConfig, SimulatedJob};
+use crate::start::bare_core;
+use crate::table::Table;
+use portolan_proto::{PeerId, StreamUse};
+use portolan_sys::gate::{Pending, Serviced};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+impl Node {
+    /// Creates a simulated process of a job. Dropping it ends the process without a farewell; see
+    /// [`Node::begin_close`].
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for an invalid setting.
+    #[doc(hidden)]
+    pub fn simulated(config: SimulatedConfig, place: SimulatedJob) -> Result<Node, Error> {
+        let clock = Clock::simulated();
+        let (birth, port) = (config.birth(), config.link.index());
+        let mut job = place.job();
+        config.set_options(&mut job);
+        let links = Links::simulated(config.link);
+        let (rank, size) = (job.rank, job.size);
+        let liveness = Liveness::simulated(config.probes, Some((rank, size)), &job.secret, clock);
+        let auth = Auth::of(&job)?;
+        let mut core = bare_core(&job, auth, &links, StreamUse::Off, birth)?;
+        let table = Table::simulated(port, place.first_port, size);
+        for rank in 0..size {
+            core.allow(PeerId(rank), &table.links_to(PeerId(rank)));
+        }
+        let own_job = Box::new(job.clone());
+        let mut inner = Inner::new(job, auth, core, table, clock)?;
+        inner.join(None);
+        Ok(Node {
+            engine: Engine::new(inner, links, None, Some(liveness)).unguarded(),
+            job: own_job,
+            waiter: Waiter::of_job(1, 1),
+            descriptor: None,
+            all: Group::of_job(rank, size),
+            next_group_id: SPLIT_ID_MIN,
+            is_clean: true,
+            // Dropping it must not wait.
+            is_closed: true,
+            closing: None,
+            model: model::Status::Off,
+        })
+    }
+
+    /// Prepares to sleep, as a wait does. Returns the longest sleep, or `None` if there is work
+    /// already. [`Node::wake_up`] ends the sleep.
+    #[doc(hidden)]
+    pub fn fall_asleep(&mut self) -> Option<Duration> {
+        let engine = self.engine.hold_mut();
+        engine.flush();
+        match engine.advance_background() > 0 || engine.has_deferred() {
+            true => None,
+            false => engine.fall_asleep(),
+        }
+    }
+
+    /// Ends a sleep: handles timers and notices of peers.
+    #[doc(hidden)]
+    pub fn wake_up(&mut self) {
+        self.engine.enter().disarm();
+    }
+
+    /// Returns how urgently the helper has to continue the work of the last call.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn left_to_helper(&self) -> Pending {
+        self.engine.pending()
+    }
+
+    /// Makes one pass of the helper. Returns `true` if it has moved something.
+    #[doc(hidden)]
+    pub fn run_helper(&mut self) -> bool {
+        self.engine.serve() == Serviced::Moved
+    }
+
+    /// Delivers a datagram that a carrier of probes has sent to this process from the process at
+    /// `from`.
+    #[doc(hidden)]
+    pub fn receive_probe(&self, bytes: &[u8], from: SocketAddr) {
+        self.engine.read().receive_probe(bytes, from);
+    }
+
+    /// Delivers the news that no process received the datagram `quoted` at `destination`.
+    #[doc(hidden)]
+    pub fn receive_refusal(&self, quoted: &[u8], destination: SocketAddr) {
+        self.engine.read().receive_refusal(quoted, destination);
+    }
+
+    /// Begins to close as [`Node::close`] does, without waiting.
+    #[doc(hidden)]
+    pub fn begin_close(&mut self) {
+        let engine = &mut *self.engine.enter();
+        // Closing discards messages at ports, which may include reports of a mismatch.
+        engine.inner.check_groups();
+        self.closing = Some(Box::new(engine.start_close()));
+    }
+
+    /// Continues to close. Returns the result once everything sent has arrived.
+    #[doc(hidden)]
+    pub fn poll_close(&mut self) -> Option<Result<(), Error>> {
+        let engine = &mut *self.engine.enter();
+        let result = engine.poll_close(self.closing.as_deref_mut()?)?;
+        self.closing = None;
+        Some(result.and_then(|()| engine.inner.check_unreported()))
+    }
+
+    /// Returns the memory in use.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_use(&self) -> InUse {
+        self.engine.read().inner.in_use()
+    }
+}
