@@ -17,6 +17,7 @@ mod capture;
 mod clock;
 mod context;
 mod cuts;
+mod engine;
 mod faults;
 mod ledger;
 pub mod liveness;
@@ -35,7 +36,12 @@ mod world;
 
 pub use canary::Canary;
 pub use cuts::{Cut, Cuts};
+pub use engine::{
+    EngineFailure, EngineOptions, EnginePlan, EngineReport, ScaleRow, all_to_all, collective,
+    incast, rolling_failure, simulate_engine,
+};
 pub use plan::Plan;
+pub use portolan::binding::simulated::Canary as EngineCanary;
 pub use scenario::{Flow, OPENING_LEN, Scenario};
 pub use shrink::{Shrunk, shrink};
 pub use world::{Arrival, Failure, Options, Report, simulate, simulate_plan};

@@ -2,7 +2,10 @@
 //! `portolan-sim`: runs seeds of the simulation and prints commands that reproduce its findings.
 
 use clap::{Parser, Subcommand};
-use portolan_sim::{Canary, Cuts, Failure, Options, Report, liveness, shrink, simulate};
+use portolan_sim::{
+    Canary, Cuts, EngineCanary, EngineOptions, EnginePlan, Failure, Options, Report, ScaleRow,
+    all_to_all, collective, incast, liveness, rolling_failure, shrink, simulate, simulate_engine,
+};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +28,43 @@ enum Command {
     Swarm(Swarm),
     /// Simulate the detection of dead processes, while processes and agents stall for up to 5 s.
     Liveness(LivenessArgs),
+    /// Simulate the whole engine: endpoints, and ranks of a job, with faults and deaths.
+    Engine(EngineArgs),
+    /// Print figures of thousands of processes on one switch, beside the ideal, as a table.
+    Scale(ScaleArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ScaleArgs {
+    /// Number of processes (2 to 8192).
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(2..=8192))]
+    nodes: u32,
+    /// Number of endpoints that all send to all; each pair takes memory.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    all: u32,
+    /// Number of senders to one endpoint.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    senders: u32,
+}
+
+#[derive(Debug, clap::Args)]
+struct EngineArgs {
+    /// First seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Number of seeds to run, counted upwards from the first.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// Number of failures after which it stops.
+    #[arg(long, default_value_t = 3)]
+    failures: u64,
+    /// Add a deliberate fault to the engine, which the checkers must find; only in builds with debug
+    /// assertions.
+    #[arg(long)]
+    canary: Option<EngineCanary>,
+    /// Print every event.
+    #[arg(long)]
+    trace: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -127,7 +167,7 @@ impl Work {
                 trace: false,
                 pcap: None,
             },
-            Some(Command::Liveness(_)) | None => Work {
+            Some(Command::Liveness(_) | Command::Engine(_) | Command::Scale(_)) | None => Work {
                 kind: args.replay.kind,
                 first: args.replay.seed.unwrap_or_else(seed_of_the_clock),
                 seeds: args.replay.seeds,
@@ -187,6 +227,13 @@ fn main() -> ExitCode {
     if let Some(Command::Liveness(args)) = &args.command {
         return simulate_liveness(args);
     }
+    if let Some(Command::Engine(args)) = &args.command {
+        return simulate_engines(args);
+    }
+    if let Some(Command::Scale(args)) = &args.command {
+        print_scale(args);
+        return ExitCode::SUCCESS;
+    }
     let work = Work::new(args);
     println!("seed {}", work.first);
     let began = Instant::now();
@@ -222,6 +269,67 @@ fn simulate_liveness(args: &LivenessArgs) -> ExitCode {
     }
     let broken = failures.len();
     println!("{} runs; {broken} broke a promise", args.seeds);
+    match broken {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn print_scale(args: &ScaleArgs) {
+    let ScaleArgs {
+        nodes,
+        all,
+        senders,
+    } = *args;
+    println!("{}", ScaleRow::header());
+    println!("{}", all_to_all(all, all - 1));
+    println!("{}", all_to_all(nodes, 32));
+    println!("{}", incast(senders, false));
+    println!("{}", incast(senders, true));
+    println!("{}", collective(nodes, true));
+    println!("{}", collective(nodes, false));
+    println!("{}", rolling_failure(nodes));
+}
+
+fn simulate_engines(args: &EngineArgs) -> ExitCode {
+    let began = Instant::now();
+    let (mut runs, mut broken, mut frames, mut done, mut failed) = (0, 0, 0, 0, 0);
+    let mut virtual_time = Duration::ZERO;
+    let mut process_time = Duration::ZERO;
+    for seed in args.seed..args.seed.saturating_add(args.seeds) {
+        if broken == args.failures {
+            break;
+        }
+        let options = EngineOptions {
+            seed,
+            canary: args.canary,
+            trace: args.trace,
+        };
+        runs += 1;
+        match simulate_engine(&options) {
+            Ok(report) => {
+                frames += report.frame_count;
+                done += report.done_count;
+                failed += report.failed_count;
+                virtual_time += report.virtual_time;
+                process_time += report.virtual_time * report.processes;
+                if args.seeds == 1 {
+                    println!("{}\n{report:?}", EnginePlan::draw(seed));
+                }
+            }
+            Err(failure) => {
+                broken += 1;
+                println!("{failure}");
+            }
+        }
+    }
+    println!(
+        "{runs} runs: {frames} frames, {done} operations, {failed} failed for a reason, {:.0} virtual \
+         seconds, {:.2} process hours in {:.1} s; {broken} runs broke a promise",
+        virtual_time.as_secs_f64(),
+        process_time.as_secs_f64() / 3600.0,
+        began.elapsed().as_secs_f64(),
+    );
     match broken {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs the simulation of the whole engine: with the unmodified engine, where no seed may violate a
+//! guarantee, and with deliberate faults, which must be found.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use portolan_sim::{EngineCanary, EngineOptions, simulate_engine};
+
+/// Number of seeds in the short form that every test run includes.
+const SEEDS: u64 = 120;
+
+/// Number of seeds in which a fault must be found.
+const CANARY_SEEDS: u64 = 1000;
+
+fn seeded(seed: u64) -> EngineOptions {
+    EngineOptions {
+        seed,
+        ..EngineOptions::default()
+    }
+}
+
+#[test]
+fn seeds_cause_no_violation() {
+    for seed in 0..SEEDS {
+        if let Err(failure) = simulate_engine(&seeded(seed)) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn same_seed_gives_the_same_run() {
+    // Among them are runs of endpoints and of jobs, with loss, deaths and encryption.
+    for seed in 0..12 {
+        let reports = [0, 1].map(|_| simulate_engine(&seeded(seed)).unwrap());
+        assert_eq!(reports[0], reports[1], "seed {seed}");
+    }
+}
+
+#[test]
+fn every_canary_is_found() {
+    for canary in EngineCanary::ALL {
+        let found = (0..CANARY_SEEDS).find(|seed| {
+            let options = EngineOptions {
+                canary: Some(canary),
+                ..seeded(*seed)
+            };
+            simulate_engine(&options).is_err()
+        });
+        println!("{canary}: found by seed {found:?}");
+        assert!(found.is_some(), "{canary}");
+    }
+}
