@@ -37,7 +37,9 @@ pub struct ScaleRow {
     pub frames: u64,
     /// Frames lost at a full buffer.
     pub overflowed: u64,
-    /// Bytes of memory of this process for each pair of processes with a session, or for each rank.
+    /// Resident memory of this process in bytes for each session end, or for each rank of each rank's
+    /// job. It includes the share of the processes' own memory, and what the allocator keeps after
+    /// peers have become dormant.
     pub memory_len: u64,
 }
 
@@ -45,8 +47,8 @@ impl ScaleRow {
     /// Returns the header of the table.
     #[must_use]
     pub fn header() -> &'static str {
-        "| what | time, µs | ideal, µs | ratio | p99, µs | Jain | frames | lost to full buffers | memory a \
-         peer, B |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+        "| what | time, µs | ideal, µs | ratio | p99, µs | Jain | frames | lost to full buffers | resident \
+         a peer, B |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     }
 }
 
