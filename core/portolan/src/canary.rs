@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deliberate faults of the engine, which the checkers of a simulation must find. They exist only in
-//! builds with debug assertions; other builds contain no trace of them.
+//! Deliberate faults of the engine, which the checkers of a simulation must find. In builds
+//! without debug assertions they have no effect.
 
 use std::cell::Cell;
 use std::fmt;

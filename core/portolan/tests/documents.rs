@@ -91,7 +91,10 @@ fn without_example(path: &Path) -> Vec<String> {
             continue;
         };
         let mut comment = lines[..index].iter().rev().take_while(is_comment);
-        if !comment.any(|line| line.contains("# Examples")) {
+        // A hidden method is not part of the documentation.
+        let is_covered =
+            |line: &&str| line.contains("# Examples") || line.contains("#[doc(hidden)]");
+        if !comment.any(is_covered) {
             found.push(format!("{}: {name}", path.display()));
         }
     }

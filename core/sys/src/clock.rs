@@ -12,7 +12,6 @@
 use libc::{c_int, clockid_t, timespec};
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 /// Function with the interface of clock_gettime(2).
@@ -64,12 +63,13 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn now_ns(self) -> u64 {
-        let mut time = MaybeUninit::<timespec>::uninit();
+        let mut time = timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: `read` is clock_gettime in one of its forms, or `read_virtual`. Each writes one
         // `timespec` to the address, which is valid for it.
-        unsafe { (self.read)(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };
-        // SAFETY: the call above has written it: the monotonic clock exists on every Linux.
-        let time = unsafe { time.assume_init() };
+        unsafe { (self.read)(libc::CLOCK_MONOTONIC, &raw mut time) };
         let (seconds, nanos) = (time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned());
         seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos)
     }
@@ -138,6 +138,7 @@ fn vdso_read() -> Option<Read> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::MaybeUninit;
 
     #[test]
     fn system_clock_is_that_of_the_c_library() {

@@ -287,9 +287,13 @@ class Node:
             return
         try:
             self._is_armed = self._node.arm()
-        except _portolan.Error:
-            # No further message can arrive: each coroutine gets its own error.
+        except _portolan.Error as error:
+            # No further message can arrive: each coroutine gets its own error, except those that
+            # wait for events.
             self._is_armed = False
+            for waiter in [one for one in self._waiters if one.poll == self._next_event]:
+                self._waiters.remove(waiter)
+                waiter.future.set_exception(error)
             if not self._waiters:
                 self._stop()
         if not self._is_armed:

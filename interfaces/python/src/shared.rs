@@ -201,7 +201,8 @@ impl Shared {
         });
         let mut kept = self.dropped.lock();
         kept.append(&mut dropped);
-        let has_dropped = !kept.is_empty() || !self.dropped_attempts.lock().is_empty();
+        let attempts = self.dropped_attempts.lock();
+        let has_dropped = !kept.is_empty() || !attempts.is_empty();
         self.has_dropped.store(has_dropped, Ordering::Relaxed);
     }
 }

@@ -38,7 +38,8 @@ impl Connecting {
 
 #[pymethods]
 impl Connecting {
-    /// Makes progress once. Returns the rank of the peer, once, or None if the attempt has not ended.
+    /// Makes progress once. Returns the rank of the peer if the attempt has ended with this call,
+    /// otherwise None. After the end, do not call it again.
     fn test(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.shared.enter(py, |node| self.advance(node))
     }

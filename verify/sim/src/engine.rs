@@ -11,7 +11,7 @@
 //! Checked guarantees: every operation ends, once, and in time. Messages arrive once, in order and
 //! unaltered, and so do puts and gets. Collective operations have the right results, and fail for
 //! all members if one dies. Nothing fails between live processes. Closing delivers what was
-//! accepted. All memory is returned at the end.
+//! accepted. If no process ended early, all memory is free at the end.
 
 mod endpoint;
 mod job;

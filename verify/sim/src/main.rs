@@ -292,6 +292,12 @@ fn print_scale(args: &ScaleArgs) {
 }
 
 fn simulate_engines(args: &EngineArgs) -> ExitCode {
+    if args.canary.is_some() && !cfg!(debug_assertions) {
+        eprintln!(
+            "--canary needs a build with debug assertions: cargo run -p portolan-sim -- engine --canary NAME"
+        );
+        return ExitCode::FAILURE;
+    }
     let began = Instant::now();
     let (mut runs, mut broken, mut frames, mut done, mut failed) = (0, 0, 0, 0, 0);
     let mut virtual_time = Duration::ZERO;

@@ -277,8 +277,8 @@ impl Connection {
 
     /// Returns the number of bytes to read ahead while nothing is known of the next frame. A short
     /// frame like the last one then takes a single call and one copy. The front of the frame behind
-    /// it comes too if it is there, and the payload of that one is received at its place. Of a long
-    /// frame, the rest is received at its place.
+    /// it comes too if it is there, and the payload of that one is received at its place. The rest
+    /// of a long frame is received at its place.
     fn len_ahead(&self, call_len_max: usize) -> usize {
         let payload_len = self.last_len.min(call_len_max);
         match payload_len {

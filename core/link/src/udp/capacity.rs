@@ -26,10 +26,11 @@ const RUNS_BETWEEN: u32 = 64;
 /// measuring pauses. Between messages that are awaited one by one, the socket is always empty.
 const EMPTY_MAX: u32 = 4;
 
-/// Runs to wait for during the first pause, and the most. Each pause is twice as long as the one
-/// before, until a measurement succeeds: messages that are awaited one by one then pay for almost
-/// none.
+/// Runs in the first pause.
 const RUNS_AFTER_EMPTY: u32 = 8;
+
+/// Maximum runs in a pause. Each pause is twice as long as the last one, until a measurement
+/// succeeds. Between messages that are awaited one by one, almost none is then measured.
 const RUNS_AFTER_EMPTY_MAX: u32 = 512;
 
 /// Scale of prices, in hundredths of the payload.

@@ -74,8 +74,9 @@ impl Engine {
         let is_open = !inner.pending.has(peer, spec);
         let accepted = is_open && inner.core.append(peer, spec, pieces).is_some()
             || self.stage_pieces(peer, spec, pieces);
-        // Otherwise the caller flushes once the message is queued.
-        if accepted && (!waits || self.inner.flush_wanted) {
+        // A completion leaves with the message, which the caller queues and flushes.
+        let is_late = !accepted && self.inner.core.has_late_done(peer);
+        if !is_late && (!waits || self.inner.flush_wanted) {
             self.flush();
         }
         accepted

@@ -162,7 +162,8 @@ impl Engine {
         turn: u32,
         mut inbox: Option<&mut Inbox<'_>>,
     ) -> (usize, bool) {
-        // Their frames would be dropped, and no sender repeats frames of shared memory.
+        // Frames of an unregistered peer would be dropped, and frames of shared memory are never
+        // retransmitted.
         self.register_fresh();
         let mut moved = 0;
         let mut cold_due = None;

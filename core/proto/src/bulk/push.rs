@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pushed parts: the first bytes of a transfer that leave with its request, or with the answer to a
-//! get (`P15.13`), before the receiver has granted any. The receiver places them if it finds a buffer soon, and otherwise
-//! discards them and grants the transfer from its first byte (`P15.14`).
+//! Pushed parts: the first bytes of a transfer, which leave with its request or with the answer to
+//! a get (`P15.13`), before the receiver has granted any. The receiver places them if a buffer is
+//! posted soon. Otherwise it discards them, and grants the transfer from its first byte (`P15.14`).
 //!
 //! Invariant: a pushed part needs no memory except the posted buffer. Its sender keeps the bytes
 //! until the transfer has ended.
@@ -70,6 +70,13 @@ impl PushRequest {
         }
     }
 
+    /// Returns true if the head with this request, and a checksum if `checked`, has room for a
+    /// completion.
+    fn carries_done(&self, checked: bool) -> bool {
+        let check_len = if checked { CHECK_LEN } else { 0 };
+        check_len + self.wire_len() + DONE_LEN <= HEAD_LEN_MAX
+    }
+
     fn wire_len(&self) -> usize {
         match self {
             PushRequest::Message(rts) => rts.wire_len(),
@@ -95,8 +102,8 @@ pub(crate) struct EarlyStart {
 }
 
 impl EarlyStart {
-    /// Begins a transfer that is alone. `is_trial` is set if its time decides on the carrier; it then
-    /// must not include the time until the program answers.
+    /// Returns the start of a transfer that is alone. With `is_trial`, its time decides on the
+    /// carrier and must not include the wait for the program's answer.
     pub(crate) fn alone(carrier: Carrier, is_trial: bool) -> EarlyStart {
         EarlyStart {
             carrier,
@@ -105,7 +112,7 @@ impl EarlyStart {
         }
     }
 
-    /// Pushes a transfer while earlier ones are in progress.
+    /// Returns the start of a transfer that is pushed while earlier ones are in progress.
     pub(crate) fn pushed_behind() -> EarlyStart {
         EarlyStart {
             carrier: Carrier::Stream,
@@ -192,10 +199,12 @@ impl Transfers {
             && self.tx.iter().filter(|tx| tx.pushed.is_some()).count() < most
     }
 
-    /// Returns true if a transfer in `queue` has a part to push.
-    pub(crate) fn has_push_to_send(&self, queue: &SendQueue) -> bool {
-        let is_push = |key| self.tx.get(key).is_some_and(|tx| tx.pushed.is_some());
-        queue.has_ready(is_push)
+    /// Returns true if a transfer in `queue` has a part to push, in whose head a completion fits.
+    pub(crate) fn carries_done(&self, queue: &SendQueue, checked: bool) -> bool {
+        queue.has_ready(|key| {
+            let request = self.tx.get(key).and_then(|tx| tx.pushed.as_ref());
+            request.is_some_and(|request| request.carries_done(checked))
+        })
     }
 
     /// Removes the completion that left with the request of transfer `key`.
@@ -366,8 +375,8 @@ impl Transfers {
 }
 
 impl TxTransfer {
-    /// Returns the part that leaves with the request, and with the completion that waits in `control`
-    /// if there is room.
+    /// Returns the part that leaves with the request, and with the completion that waits in
+    /// `control` if there is room.
     pub(super) fn push_part(
         &mut self,
         key: u32,
@@ -378,7 +387,7 @@ impl TxTransfer {
         let request = self.pushed.as_ref()?;
         let check_len = if checked { CHECK_LEN } else { 0 };
         let mut header_len = check_len + request.wire_len();
-        if header_len + DONE_LEN <= HEAD_LEN_MAX {
+        if request.carries_done(checked) {
             self.carried = control.take_late_done();
             header_len += if self.carried.is_some() { DONE_LEN } else { 0 };
         }

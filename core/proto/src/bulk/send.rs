@@ -172,6 +172,8 @@ impl Transfers {
         };
         transfer.receiver_transfer = grant.receiver_transfer;
         if transfer.pushed.take().is_some() {
+            // The receiver has handled the head.
+            transfer.carried = None;
             // P15.14: the receiver has discarded the pushed part, unless it states how far behind
             // its limit it is.
             is_missed = Some(grant.behind == 0);
@@ -252,13 +254,17 @@ impl Transfers {
     }
 
     /// Ends the transfers out of the memory of `op`. Returns their peers, each with the number of
-    /// the request that the transfer answers.
-    pub(crate) fn end_out_of(&mut self, op: OpId) -> Vec<(PeerId, Option<u32>)> {
+    /// the request that the transfer answers, and the completion that may not have left with it.
+    pub(crate) fn end_out_of(&mut self, op: OpId) -> Vec<(PeerId, Option<u32>, Option<Done>)> {
         let keys = self.tx.keys_where(|tx| tx.op == op);
         let ended = keys.into_iter().filter_map(|key| self.tx.remove(key));
-        let replies = ended.map(|transfer| match transfer.role {
-            TxRole::Reply { op } => (transfer.peer, Some(op)),
-            TxRole::Send | TxRole::Put => (transfer.peer, None),
+        let replies = ended.map(|transfer| {
+            let request = match transfer.role {
+                TxRole::Reply { op } => Some(op),
+                TxRole::Send | TxRole::Put => None,
+            };
+            let carried = transfer.carried.filter(|_| transfer.pushed.is_some());
+            (transfer.peer, request, carried)
         });
         replies.collect()
     }
@@ -288,7 +294,8 @@ impl Transfers {
     /// started to accept it.
     pub(crate) fn unfinished_tx(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
         let transfers = self.tx.iter();
-        transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
+        let is_accepted = |transfer: &TxTransfer| transfer.granted > 0 && transfer.pushed.is_none();
+        transfers.map(move |transfer| (transfer.peer, transfer.op, is_accepted(transfer)))
     }
 
     /// Returns true if a grant has reached its transfer, because bytes it allows have begun to

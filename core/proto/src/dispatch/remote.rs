@@ -43,11 +43,15 @@ impl Core {
             }
             self.touch(transfer.peer);
         }
-        for (to, request) in self.sh.transfers.end_out_of(op) {
-            if let Some(request) = request
-                && let Some(Some(peer)) = self.peers.get_mut(to.index())
-            {
-                peer.push_reply(LaneId::High, request, Err(RemoteFault::Closed));
+        for (to, request, done) in self.sh.transfers.end_out_of(op) {
+            if let Some(Some(peer)) = self.peers.get_mut(to.index()) {
+                if let Some(request) = request {
+                    peer.push_reply(LaneId::High, request, Err(RemoteFault::Closed));
+                }
+                // P15.16: the stream may end before it has carried the head.
+                if let Some(done) = done {
+                    peer.control().push(Control::Done(done));
+                }
             }
             self.touch(to);
         }

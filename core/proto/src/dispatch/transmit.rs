@@ -200,13 +200,19 @@ impl Core {
             || self.pending_counts.unsent > 0
             || self.sh.transfers.count() > 0
             || self.sh.remote.outstanding_count() > 0;
-        let has_late_done = |peer: &PeerId| match self.peers.get(peer.index()) {
-            Some(Some(peer)) => peer.has_late_done(),
-            _ => false,
-        };
-        match waits || self.has_urgent_tx() || self.ready.iter().any(has_late_done) {
+        let has_late_done = || self.ready.iter().any(|&peer| self.has_late_done(peer));
+        match waits || self.has_urgent_tx() || has_late_done() {
             true => PendingWork::Unsent,
             false => PendingWork::Unacknowledged,
+        }
+    }
+
+    /// Returns true if the completion of a transfer from `peer` waits for the program's next call.
+    #[must_use]
+    pub fn has_late_done(&self, peer: PeerId) -> bool {
+        match self.peers.get(peer.index()) {
+            Some(Some(peer)) => peer.has_late_done(),
+            _ => false,
         }
     }
 

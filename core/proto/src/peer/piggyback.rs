@@ -27,11 +27,9 @@ impl Peer {
         if self.stream.eager().owes_ack() {
             self.push_stream_ack();
         }
-        if self.control.is_late() {
-            // An acknowledgement that is due does not take the completion from its answer.
-            if self.pushes_next(sh) {
-                return;
-            }
+        // An acknowledgement that is due does not take the completion from its answer.
+        let leaves_control = self.control.is_late() && self.pushes_next(sh);
+        if self.control.is_late() && !leaves_control {
             self.stream.on_late_done_sent(frame.numbered);
         }
         let bytes = sh.slots.bytes_mut(frame.slot);
@@ -42,6 +40,9 @@ impl Peer {
         );
         frame.len += credit_len;
         frame.numbered |= credit_len > 0;
+        if leaves_control {
+            return;
+        }
         let control_len = self
             .control
             .emit(bytes.get_mut(frame.len..limit).unwrap_or(&mut []));

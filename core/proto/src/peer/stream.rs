@@ -117,8 +117,8 @@ impl StreamState {
         Some(EarlyStart::alone(carrier, is_trial))
     }
 
-    /// Returns true if a completion may wait for the program's next call, because the last ones left
-    /// with its answer. `P15.16`
+    /// Returns true if a completion may wait for the program's next call, because the last ones
+    /// left with its answer. `P15.16`
     fn awaits_answer(&mut self) -> bool {
         let history = self.history.get_or_insert_default();
         let is_due = history.prompt_dones_left == 0;
@@ -126,8 +126,8 @@ impl StreamState {
         is_due
     }
 
-    /// Records that a completion that has waited has left, together with something else or in a frame
-    /// of its own. After each of the latter, twice as many are sent at once.
+    /// Records that a delayed completion has left: with other data (`is_with_answer`) or in a frame
+    /// of its own. After each lone one, twice as many completions are sent at once.
     pub(super) fn on_late_done_sent(&mut self, is_with_answer: bool) {
         let history = self.history.get_or_insert_default();
         history.lone_done_count = match is_with_answer {

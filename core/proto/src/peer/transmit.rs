@@ -135,7 +135,8 @@ impl Peer {
 
     /// Returns true if a pushed part leaves by the stream next, in whose head a completion fits.
     pub(super) fn pushes_next(&self, sh: &Shared) -> bool {
-        self.stream.takes_parts() && sh.transfers.has_push_to_send(&self.send_queue)
+        let checked = self.paths.bulk_path().is_some_and(Path::is_checked);
+        self.stream.takes_parts() && sh.transfers.carries_done(&self.send_queue, checked)
     }
 
     /// Returns true if the completion of a transfer waits for the program's next call.

@@ -55,7 +55,11 @@ impl Links {
             return Ok(links);
         };
         let checksum = |kind| plan.checksum.is_on_for(kind);
-        let second = plan.has_second.then(|| Udp::open(&config)).transpose()?;
+        let second = plan.has_second.then(|| Udp::open(&config));
+        let second = second.and_then(|opened| {
+            let unopened = |error: &_| log::info!("without a second network: {error}");
+            opened.inspect_err(unopened).ok()
+        });
         for (id, udp) in [(LinkId::UDP, Some(udp)), (LinkId::UDP2, second)] {
             let Some(udp) = udp else { continue };
             let link = match plan.has_wrappers() {

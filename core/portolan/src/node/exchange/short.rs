@@ -83,7 +83,8 @@ impl Memories<'_> {
         let (source, target) = self.two(from, to);
         match (action, combine) {
             (Action::Combine { side, .. }, Some(combine)) => combine(side, target, source),
-            _ => target.copy_from_slice(source),
+            (Action::Copy { .. }, _) => target.copy_from_slice(source),
+            (Action::Combine { .. }, None) => unreachable!("plans that combine have an operator"),
         }
     }
 
