@@ -201,7 +201,8 @@ impl Core {
             || self.sh.transfers.count() > 0
             || self.sh.remote.outstanding_count() > 0;
         let has_late_done = || self.ready.iter().any(|&peer| self.has_late_done(peer));
-        match waits || self.has_urgent_tx() || has_late_done() {
+        let must_leave = || self.has_urgent_tx() || has_late_done();
+        match waits || !self.ready.is_empty() && must_leave() {
             true => PendingWork::Unsent,
             false => PendingWork::Unacknowledged,
         }
