@@ -101,13 +101,14 @@ impl Engine {
             is_quiet: true,
         };
         for _ in 0..FIRST_TURNS {
-            let moved = self.work(Some(&mut inbox));
+            self.work(Some(&mut inbox));
             if inbox.got.is_some() {
                 self.leave_to_caller();
                 break;
             }
             self.leave();
-            if moved > 0 && !self.inner.core.is_quiet(&want.filter) || stop() {
+            // A timer may also have made a message ready.
+            if !self.inner.core.is_quiet(&want.filter) || stop() {
                 break;
             }
             inbox.is_quiet = true;
