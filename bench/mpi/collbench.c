@@ -6,7 +6,7 @@
 //
 // NAME: barrier, bcast, allreduce, reduce, allgather, gather, scatter, alltoall, reduce_scatter, scan,
 // iallreduce, ibcast, iallgather, put, get, lock.
-// A barrier follows each bcast, reduce, gather, scatter and scan, in which some ranks do not wait for others.
+// A barrier follows each bcast, reduce, gather, scatter and scan, because some ranks do not wait in them.
 // LEN: bytes of one rank's part. Output in one line: name, LEN, ranks, and per round: µs elapsed, µs of
 // processor time, voluntary context switches, and involuntary ones (including yields).
 

@@ -244,7 +244,7 @@ pub(crate) struct Engine {
 }
 
 impl Inner {
-    /// Creates the engine's state for `job`, whose time is that of `clock`. No peer is known yet.
+    /// Creates the engine's state for `job` without peers. `clock` gives its time.
     ///
     /// # Errors
     /// [`Error::Setting`].

@@ -148,7 +148,7 @@ pub(crate) struct Transfers {
     predictions: [Prediction; LinkId::COUNT],
     /// Pushed parts that are being received, at most one per peer. `P15.14`
     pushes: Vec<Push>,
-    /// Last transfer whose time decides on the carrier.
+    /// Last transfer of a trial. Its time helps to choose the carrier.
     timed: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Detects a sequence of short messages over a network. During one, long messages are sent and
+//! Detects a sequence of short messages over a network beside long ones. During one, long messages are sent and
 //! received in short parts, one per turn, and short messages are polled for in between
 //! ([`super::Engine::flush`], `stream`).
 //!
@@ -30,6 +30,14 @@ impl Inner {
             false => count,
         };
         self.short_turn = self.turn;
+    }
+
+    /// Restarts the count before a long message that begins while no other is in progress. Messages
+    /// between long ones, such as requests for them, do not shorten their parts.
+    pub(super) fn note_long(&mut self) {
+        if self.core.is_bulk_idle() {
+            self.shorts = 0;
+        }
     }
 
     #[inline]

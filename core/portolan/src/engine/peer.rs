@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State of a peer outside the core.
 
+use super::Inner;
 use portolan_proto::liveness::Watch;
-use portolan_proto::{Cause, Instant};
+use portolan_proto::{Cause, Instant, PeerId};
 
 /// State of a peer outside the core.
 #[derive(Debug, Default)]
@@ -44,6 +45,8 @@ pub(crate) struct PeerInfo {
     pub(super) is_doubted: bool,
     /// Set when the peer is in the list of watched peers.
     pub(super) is_listed: bool,
+    /// Time of the program's first call to disconnect from this peer.
+    leaving_since: Option<Instant>,
     /// Set when the program has removed this peer (endpoints only).
     pub(super) is_removed: bool,
 }
@@ -110,5 +113,14 @@ impl PeerInfo {
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.sent_count == 1
+    }
+}
+
+impl Inner {
+    /// Returns the time of the first call to disconnect from `peer`: now, if there was none.
+    pub(crate) fn leaving_since(&mut self, peer: PeerId) -> Instant {
+        let now = self.read_clock();
+        let info = &mut self.peers[peer.0 as usize];
+        *info.leaving_since.get_or_insert(now)
     }
 }

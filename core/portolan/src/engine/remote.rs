@@ -145,6 +145,9 @@ impl Inner {
             Call::Put => self.pull_addr(peer, op, 0),
             Call::Get | Call::Atomic(..) => 0,
         };
+        if self.ops.len(op) > BUFFERED_LEN_MAX {
+            self.note_long();
+        }
         let Inner { core, ops, .. } = self;
         let bytes = ops.bytes(op);
         let len = bytes.len() as u64;
@@ -193,6 +196,11 @@ impl Inner {
     fn reply_read(&mut self, reply: &Reply, len: u64) {
         let off = usize::try_from(reply.off).unwrap_or(usize::MAX);
         let addr = self.pull_addr(reply.peer, reply.region, off);
+        if len > BUFFERED_LEN_MAX as u64 {
+            self.note_long();
+            // The transfer may be timed.
+            self.read_clock();
+        }
         let Inner { core, ops, now, .. } = self;
         let bytes = ops.bytes(reply.region);
         let end = off.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));

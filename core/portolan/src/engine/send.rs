@@ -238,6 +238,7 @@ impl Inner {
         }
         let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
+        self.note_long();
         // The transfer may be timed.
         self.read_clock();
         match self

@@ -279,7 +279,8 @@ struct PartIntake<'a> {
 #[derive(Clone, Copy)]
 enum Head {
     Contents(Contents),
-    /// Request of a transfer, whose first bytes follow, and the completion of another one.
+    /// Announcement of a transfer, and optionally the completion of another one. The first bytes
+    /// follow.
     Push(PushRequest, Option<Done>),
 }
 
@@ -371,6 +372,7 @@ impl PartIntake<'_> {
             }
             Head::Push(request, done) => {
                 self.freshen();
+                self.inner.note_long();
                 let Inner { core, now, .. } = &mut *self.inner;
                 core.open_push(*now, from, (request, *done), part.len as u64)?;
                 self.inner.drain(self.handlers, None);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nodes of a simulation; see [`crate::simulated`].
 //!
-//! Invariant: no call here waits. Other calls of a simulated node wait only if their documentation
-//! says so, and the simulation does not make those.
+//! Invariant: no call here waits. A simulation makes no calls that wait, as their documentation
+//! states.
 
 use super::group::SPLIT_ID_MIN;
 use super::{Group, Node};

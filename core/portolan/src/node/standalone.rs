@@ -367,26 +367,12 @@ impl Node {
     /// # Examples
     /// See [`Node::connect`].
     pub fn disconnect(&mut self, peer: Peer) -> Result<(), Error> {
-        if self.peer(peer.rank) != Some(peer) {
-            return match self.job.is_standalone() {
-                true => Ok(()),
-                false => Err(Error::NotStandalone),
-            };
-        }
-        let engine = &mut *self.engine.enter();
-        engine.inner.check_owner()?;
-        engine.flush();
-        let id = PeerId(peer.rank);
-        let begin = engine.inner.deadline(Duration::ZERO);
-        (self.waiter).until(engine, &[id], Awaited::Close, |inner| {
-            inner.is_gone(id) || !inner.undelivered_peers(begin).contains(&id)
-        });
-        engine.leave_peer(id);
-        Ok(())
+        self.disconnect_within(peer, None).map(|_| ())
     }
 
     /// Disconnects like [`Node::disconnect`], but waits at most for `timeout`. Returns `false`, and
-    /// leaves the peer connected, if something has not arrived by then.
+    /// leaves the peer connected, if something has not arrived by then. A second after the first
+    /// call, sends without a receiver no longer delay it.
     ///
     /// # Errors
     /// As [`Node::disconnect`].
@@ -403,21 +389,36 @@ impl Node {
     /// # Ok(()) }
     /// ```
     pub fn disconnect_timeout(&mut self, peer: Peer, timeout: Duration) -> Result<bool, Error> {
-        if self.peer(peer.rank) == Some(peer) {
-            let engine = &mut *self.engine.enter();
-            engine.inner.check_owner()?;
-            engine.flush();
-            let id = PeerId(peer.rank);
-            let begin = engine.inner.deadline(Duration::ZERO);
-            let deadline = engine.inner.deadline(timeout);
-            let is_over =
-                |inner: &Inner| inner.is_gone(id) || !inner.undelivered_peers(begin).contains(&id);
-            (self.waiter).until_deadline(engine, &[id], Awaited::Close, deadline, is_over);
-            if !is_over(&engine.inner) {
-                return Ok(false);
+        self.disconnect_within(peer, Some(timeout))
+    }
+
+    fn disconnect_within(&mut self, peer: Peer, timeout: Option<Duration>) -> Result<bool, Error> {
+        if self.peer(peer.rank) != Some(peer) {
+            return match self.job.is_standalone() {
+                true => Ok(true),
+                false => Err(Error::NotStandalone),
+            };
+        }
+        let engine = &mut *self.engine.enter();
+        engine.inner.check_owner()?;
+        engine.flush();
+        let id = PeerId(peer.rank);
+        // Repeated calls with short timeouts share the time for sends without a receiver.
+        let begin = engine.inner.leaving_since(id);
+        let is_over =
+            |inner: &Inner| inner.is_gone(id) || !inner.undelivered_peers(begin).contains(&id);
+        match timeout {
+            None => (self.waiter).until(engine, &[id], Awaited::Close, is_over),
+            Some(timeout) => {
+                let deadline = engine.inner.deadline(timeout);
+                (self.waiter).until_deadline(engine, &[id], Awaited::Close, deadline, is_over);
+                if !is_over(&engine.inner) {
+                    return Ok(false);
+                }
             }
         }
-        self.disconnect(peer).map(|()| true)
+        engine.leave_peer(id);
+        Ok(true)
     }
 
     /// Returns the peer that has `rank` now, if there is one.

@@ -55,8 +55,8 @@ fn part_len(off: u64, left: u64, is_alone: bool, is_latency_sensitive: bool) -> 
 pub enum PartHead {
     /// Place of the part in its transfer.
     Chunk(Chunk),
-    /// Announcement of a transfer whose first bytes follow, and optionally the completion of another
-    /// one. `P15.13`, `P15.16`
+    /// Announcement of a transfer, and optionally the completion of another one. The first bytes
+    /// follow. `P15.13`, `P15.16`
     Push(PushRequest, Option<Done>),
 }
 

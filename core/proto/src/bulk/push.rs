@@ -199,7 +199,8 @@ impl Transfers {
             && self.tx.iter().filter(|tx| tx.pushed.is_some()).count() < most
     }
 
-    /// Returns true if a transfer in `queue` has a part to push, in whose head a completion fits.
+    /// Returns true if a transfer in `queue` has a part to push, and its head has room for a
+    /// completion.
     pub(crate) fn carries_done(&self, queue: &SendQueue, checked: bool) -> bool {
         queue.has_ready(|key| {
             let request = self.tx.get(key).and_then(|tx| tx.pushed.as_ref());

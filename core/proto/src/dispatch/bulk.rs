@@ -136,6 +136,12 @@ impl Core {
         }
     }
 
+    /// Returns true if no transfer is in progress.
+    #[must_use]
+    pub fn is_bulk_idle(&self) -> bool {
+        self.sh.transfers.count() == 0
+    }
+
     /// Returns true while a transfer is timed to the microsecond, for which the clock must be read
     /// in each turn. `P15.8`
     #[inline]

@@ -160,7 +160,7 @@ impl Paths {
     }
 
     /// Returns true if more measurements would hardly change the choice: there is one network path, or
-    /// raw Ethernet, whose round trip counts half, is not slower than UDP.
+    /// half the round trip of raw Ethernet is not longer than UDP's.
     fn is_choice_clear(&self) -> bool {
         let mut networks = self.iter().filter(|path| !path.is_lossless());
         if !networks.clone().all(|path| path.probe.has_measured()) {

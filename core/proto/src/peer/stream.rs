@@ -130,11 +130,10 @@ impl StreamState {
     /// of its own. After each lone one, twice as many completions are sent at once.
     pub(super) fn on_late_done_sent(&mut self, is_with_answer: bool) {
         let history = self.history.get_or_insert_default();
-        history.lone_done_count = match is_with_answer {
-            true => 0,
-            false => (history.lone_done_count + 1).min(MISSES_MAX),
-        };
-        if !is_with_answer {
+        if is_with_answer {
+            history.lone_done_count = 0;
+        } else {
+            history.lone_done_count = (history.lone_done_count + 1).min(MISSES_MAX);
             history.prompt_dones_left = 1 << history.lone_done_count;
         }
     }

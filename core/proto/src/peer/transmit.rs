@@ -133,7 +133,8 @@ impl Peer {
         !self.ack_waited && self.paths.iter().any(is_sendable)
     }
 
-    /// Returns true if a pushed part leaves by the stream next, in whose head a completion fits.
+    /// Returns true if a pushed part leaves by the stream next, and its head has room for a
+    /// completion.
     pub(super) fn pushes_next(&self, sh: &Shared) -> bool {
         let checked = self.paths.bulk_path().is_some_and(Path::is_checked);
         self.stream.takes_parts() && sh.transfers.carries_done(&self.send_queue, checked)

@@ -108,7 +108,8 @@ pub(super) struct Pair {
     pub(super) cut_after: Option<usize>,
     /// Set per end once that has happened.
     is_cut: [bool; 2],
-    /// Set while the program computes: only urgent frames are sent, and others at the next timer.
+    /// Set while the program computes. Only urgent frames are sent then; the rest waits for the next
+    /// timer.
     pub(super) computes: bool,
     /// Number of calls with bulk data that a network refuses.
     pub(super) bulk_refused: usize,

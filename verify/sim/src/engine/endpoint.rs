@@ -302,7 +302,7 @@ impl Process for EndpointProgram {
     fn check_free(&self, oracle: &mut Oracle) {
         self.check_puts(oracle);
         let in_use = self.endpoint.in_use();
-        // The end of a process may leave messages that nobody receives.
+        // The end of a process may leave messages without a receiver.
         if in_use != Default::default() && !oracle.is_any_gone() {
             oracle.violate(format!("{} still uses {in_use:?}", self.node));
         }

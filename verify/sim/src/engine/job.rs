@@ -331,7 +331,7 @@ impl JobProgram {
         }
     }
 
-    /// Cancels receives from any source whose messages can no longer come.
+    /// Cancels receives from any source if their messages can no longer arrive.
     fn give_up_unsent(&mut self, oracle: &mut Oracle) {
         if !oracle.is_any_gone() {
             return;

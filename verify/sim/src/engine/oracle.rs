@@ -125,7 +125,7 @@ impl Oracle {
     pub(super) fn check_arrivals(&mut self) {
         let plan = Rc::clone(&self.plan);
         for (index, flow) in plan.flows.iter().enumerate() {
-            // What a killed process had sent need not arrive.
+            // Messages of a killed process need not arrive.
             let is_killed = plan.faults.iter().any(|fault| kills(fault, flow.src));
             if flow.is_remote() || self.is_gone(flow.dst) || is_killed {
                 continue;

@@ -68,7 +68,7 @@ pub(super) struct Fault {
 /// Kind of a disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultKind {
-    /// The process ends. Its host answers for it, or is gone too.
+    /// The process ends. Its host reports that, or fails with it.
     Kill { host_lives: bool },
     /// The process closes and ends.
     Leave,

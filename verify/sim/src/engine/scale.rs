@@ -23,7 +23,7 @@ const ROUNDS: u32 = 11;
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub struct ScaleRow {
-    /// What was done.
+    /// Name of the workload.
     pub what: String,
     /// Virtual time in microseconds.
     pub time_us: f64,

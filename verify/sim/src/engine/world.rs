@@ -125,7 +125,7 @@ pub(super) fn run(
             .or_else(|| panic.downcast_ref::<&str>().copied());
         let why = format!("a panic: {}", text.unwrap_or("without a text"));
         world.oracle.violate(why);
-        // What a panic has left must not be used again.
+        // The state after a panic must not be used again.
         for slot in &mut world.slots {
             std::mem::forget(slot.process.take());
         }

@@ -274,7 +274,7 @@ impl EndpointProgram {
         sent
     }
 
-    /// Cancels receives from any source whose messages can no longer come.
+    /// Cancels receives from any source if their messages can no longer arrive.
     pub(super) fn give_up_unsent(&mut self, oracle: &Oracle) {
         if !oracle.is_any_gone() {
             return;

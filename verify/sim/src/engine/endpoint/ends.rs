@@ -120,7 +120,7 @@ impl EndpointProgram {
         oracle.note_arrival(index, seq);
     }
 
-    /// Handles the notice of a put into this process's memory, whose bytes are there.
+    /// Handles the notice of a put into this process's memory. Its bytes are in place.
     pub(super) fn on_notice(&mut self, done: &RawCompletion, oracle: &mut Oracle) {
         let id = done.imm.unwrap_or(0);
         let index = usize::try_from((id >> 32).wrapping_sub(1)).unwrap_or(usize::MAX);

@@ -41,7 +41,7 @@ struct Record {
     rounds_ns: Vec<u64>,
 }
 
-/// What all processes of a crowd record.
+/// Record shared by all processes of a crowd.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Mutex<Record>>);
 
