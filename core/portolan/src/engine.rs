@@ -139,6 +139,8 @@ pub(crate) struct Inner {
     poll_gap_end: Option<u32>,
     /// Length of the current run of short messages, and the turn of the last one.
     shorts: u32,
+    /// Number of them since the last long message began that was alone.
+    shorts_beside: u32,
     short_turn: u32,
     /// Set when a queued frame must be flushed before the call returns.
     flush_wanted: bool,
@@ -274,6 +276,7 @@ impl Inner {
             turn: 0,
             poll_gap_end: None,
             shorts: 0,
+            shorts_beside: 0,
             short_turn: 0,
             flush_wanted: false,
             pulls: Vec::new(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Detects a sequence of short messages over a network beside long ones. During one, long messages are sent and
+//! Detects a sequence of short messages over a network. During one, long messages are sent and
 //! received in short parts, one per turn, and short messages are polled for in between
 //! ([`super::Engine::flush`], `stream`).
 //!
@@ -15,6 +15,11 @@ const LATENCY_MODE_TURNS: u32 = 64;
 /// of long messages, as in a bandwidth test, which should not be slowed down.
 const LATENCY_MODE_COUNT: u32 = 4;
 
+/// Longest message whose parts stay long after short messages, while it is alone, in bytes. By Open
+/// MPI, which sends three short messages for each long one, messages up to this length are faster
+/// so, and longer ones slower.
+const LONE_LEN_MAX: usize = 1 << 20;
+
 impl Inner {
     /// Records a short message.
     #[inline]
@@ -29,14 +34,15 @@ impl Inner {
             true => self.shorts.saturating_add(count),
             false => count,
         };
+        self.shorts_beside = self.shorts_beside.saturating_add(count);
         self.short_turn = self.turn;
     }
 
-    /// Restarts the count before a long message that begins while no other is in progress. Messages
-    /// between long ones, such as requests for them, do not shorten their parts.
-    pub(super) fn note_long(&mut self) {
-        if self.core.is_bulk_idle() {
-            self.shorts = 0;
+    /// Records that a message of `len` bytes begins. If no other long one is in progress, earlier
+    /// short messages, such as requests for it, do not shorten its parts.
+    pub(super) fn note_long(&mut self, len: usize) {
+        if len <= LONE_LEN_MAX && self.core.transfer_count() == 0 {
+            self.shorts_beside = 0;
         }
     }
 
@@ -49,6 +55,8 @@ impl Inner {
     /// between short parts of long ones.
     #[inline]
     pub(super) fn in_latency_mode(&self) -> bool {
-        self.shorts >= LATENCY_MODE_COUNT && self.expects_short()
+        self.shorts >= LATENCY_MODE_COUNT
+            && self.expects_short()
+            && (self.shorts_beside >= LATENCY_MODE_COUNT || self.core.transfer_count() > 1)
     }
 }

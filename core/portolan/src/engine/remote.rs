@@ -145,8 +145,9 @@ impl Inner {
             Call::Put => self.pull_addr(peer, op, 0),
             Call::Get | Call::Atomic(..) => 0,
         };
-        if self.ops.len(op) > BUFFERED_LEN_MAX {
-            self.note_long();
+        let long_len = self.ops.len(op);
+        if long_len > BUFFERED_LEN_MAX {
+            self.note_long(long_len);
         }
         let Inner { core, ops, .. } = self;
         let bytes = ops.bytes(op);
@@ -197,7 +198,7 @@ impl Inner {
         let off = usize::try_from(reply.off).unwrap_or(usize::MAX);
         let addr = self.pull_addr(reply.peer, reply.region, off);
         if len > BUFFERED_LEN_MAX as u64 {
-            self.note_long();
+            self.note_long(usize::try_from(len).unwrap_or(usize::MAX));
             // The transfer may be timed.
             self.read_clock();
         }

@@ -238,7 +238,7 @@ impl Inner {
         }
         let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
-        self.note_long();
+        self.note_long(self.ops.len(op));
         // The transfer may be timed.
         self.read_clock();
         match self

@@ -372,7 +372,7 @@ impl PartIntake<'_> {
             }
             Head::Push(request, done) => {
                 self.freshen();
-                self.inner.note_long();
+                self.inner.note_long(part.len);
                 let Inner { core, now, .. } = &mut *self.inner;
                 core.open_push(*now, from, (request, *done), part.len as u64)?;
                 self.inner.drain(self.handlers, None);

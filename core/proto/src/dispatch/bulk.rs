@@ -136,10 +136,10 @@ impl Core {
         }
     }
 
-    /// Returns true if no transfer is in progress.
+    /// Returns the number of transfers in progress.
     #[must_use]
-    pub fn is_bulk_idle(&self) -> bool {
-        self.sh.transfers.count() == 0
+    pub fn transfer_count(&self) -> usize {
+        self.sh.transfers.count()
     }
 
     /// Returns true while a transfer is timed to the microsecond, for which the clock must be read
