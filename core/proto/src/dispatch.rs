@@ -23,7 +23,7 @@ use crate::base::credit::charge;
 use crate::base::request::Request;
 use crate::bulk::{FinishedRx, Origin};
 use crate::matching::port::{
-    HeldMessage, NotTaken, Posted, Served, ServedRequest, TakenHeld, Waiting,
+    HeldMessage, LateMessage, NotTaken, Posted, Served, ServedRequest, TakenHeld, Waiting,
 };
 use crate::path::outgoing::OutgoingKind;
 use crate::peer::Peer;
@@ -619,15 +619,23 @@ impl Core {
         }
     }
 
-    /// Delivers a message after its late-matched buffer is complete, and serves its port.
+    /// Handles a complete transfer into a buffer that was found late: delivers the messages of its
+    /// lane that are complete now, in order, and serves its port.
     pub(crate) fn on_late_transferred(&mut self, done: &FinishedRx) {
         let Address::Port(id) = done.to else { return };
         let from = (done.peer, done.lane);
-        self.sh.matching.end_transfer(id, from, done.key);
-        if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
-            let (op, data) = (Some(done.op), Data::Placed);
-            let (lanes, env) = &mut peer.lanes(&mut self.sh);
-            lanes.deliver(env, done.lane, &done.to, op, done.len, data, done.error);
+        let message = LateMessage {
+            op: done.op,
+            len: done.len,
+            error: done.error,
+        };
+        (self.sh.matching).end_transfer(id, from, done.key, message);
+        while let Some(message) = self.sh.matching.pop_transferred(id, from) {
+            if let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) {
+                let (lanes, env) = &mut peer.lanes(&mut self.sh);
+                let LateMessage { op, len, error } = message;
+                lanes.deliver(env, done.lane, &done.to, Some(op), len, Data::Placed, error);
+            }
         }
         self.serve(id);
     }

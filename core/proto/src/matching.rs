@@ -19,7 +19,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use match_list::{Arrived, Fitting, MatchLists};
 use plain_order::PlainOrder;
-use port::{Match, Port, Ports, Posted, Served, Waiting};
+use port::{LateMessage, Match, Port, Ports, Posted, Served, Waiting};
 use portolan_wire::{LaneId, MatchBits};
 use remains::{Discarded, Remains};
 
@@ -304,14 +304,30 @@ impl Matching {
         found
     }
 
-    /// Marks the first message of a lane at a port, a request, as being transferred.
+    /// Marks the first message of a lane at a port that has no buffer, a request, as being
+    /// transferred.
     pub(crate) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
         self.ports.begin_transfer(id, from, transfer);
     }
 
-    /// Completes the transfer of the first message of a lane at a port.
-    pub(crate) fn end_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
-        self.ports.end_transfer(id, from, transfer);
+    /// Marks the message of this transfer as complete.
+    pub(crate) fn end_transfer(
+        &mut self,
+        id: PortId,
+        from: (PeerId, LaneId),
+        transfer: u32,
+        message: LateMessage,
+    ) {
+        self.ports.end_transfer(id, from, transfer, message);
+    }
+
+    /// Takes the first message of a lane at a port if its transfer has completed.
+    pub(crate) fn pop_transferred(
+        &mut self,
+        id: PortId,
+        from: (PeerId, LaneId),
+    ) -> Option<LateMessage> {
+        self.ports.pop_transferred(id, from)
     }
 
     /// Marks the port for service after a delivery, if messages wait there.

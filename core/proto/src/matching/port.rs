@@ -9,7 +9,7 @@ use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::base::request::Announced;
 use crate::mem::held::{HeldPool, WAITING_LEN};
-use crate::{Dest, Event, HeldId, OpId, PeerId, PortId, PortMode};
+use crate::{Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -76,6 +76,23 @@ enum Step {
     Request(Box<Pending>),
     /// A buffer was found late and is being filled.
     Transferring(u32),
+    /// The buffer is full. An earlier message of the lane is not.
+    Transferred(Box<LateMessage>),
+}
+
+impl Step {
+    /// Returns true if the message has its buffer.
+    fn has_buffer(&self) -> bool {
+        matches!(self, Step::Transferring(_) | Step::Transferred(_))
+    }
+}
+
+/// Message whose buffer was found late and is complete.
+#[derive(Debug)]
+pub(crate) struct LateMessage {
+    pub(crate) op: OpId,
+    pub(crate) len: u64,
+    pub(crate) error: Option<OpError>,
 }
 
 /// Request to send that waits at a port.
@@ -137,7 +154,7 @@ pub struct HeldMessage {
     pub len: usize,
 }
 
-/// Request that has its buffer. It stays in the queue until [`Port::end_transfer`].
+/// Request that has its buffer. It stays in the queue until [`Port::pop_transferred`].
 #[derive(Debug)]
 pub(crate) struct ServedRequest {
     pub(crate) peer: PeerId,
@@ -353,7 +370,7 @@ impl Port {
     /// Returns true if a waiting message could be served as the first of its lane.
     fn can_serve(&self, peer: PeerId, item: &Unexpected) -> bool {
         match &item.step {
-            Step::Transferring(_) => return false,
+            Step::Transferring(_) | Step::Transferred(_) => return false,
             Step::Held { .. } if self.mode == Some(PortMode::InPlace) => return true,
             Step::Request(pending) if pending.buffer.is_some() => return true,
             _ => {}
@@ -363,11 +380,15 @@ impl Port {
     }
 
     /// Takes the first waiting message that can be served now. Messages of one (peer, lane) are
-    /// served in order. A lane is skipped while it `has_undelivered` this port an earlier message
-    /// that was matched but is incomplete.
+    /// served in order, several requests at once. A lane is skipped while it `has_undelivered` this
+    /// port an earlier message that was matched but is incomplete.
     fn next_served(&mut self, has_undelivered: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
-        let place = self.first_waiting(has_undelivered, |peer, item| self.can_serve(peer, item))?;
-        let ((peer, lane), front) = self.unexpected.front_mut(place)?;
+        let can_serve = |peer, item: &Unexpected| self.can_serve(peer, item);
+        let place = self
+            .first_waiting(&has_undelivered, can_serve)
+            .or_else(|| self.first_behind(&has_undelivered))?;
+        let is_waiting = |item: &Unexpected| !item.step.has_buffer();
+        let ((peer, lane), front) = self.unexpected.find_mut(place, is_waiting)?;
         if let Step::Request(pending) = &mut front.step {
             let (announced, len, holds_credit) =
                 (pending.announced, pending.len, pending.holds_credit);
@@ -388,6 +409,23 @@ impl Port {
             _ => Some(self.take_posted(peer)?),
         };
         Some(Served::Held(taken, posted))
+    }
+
+    /// Finds the queue with the oldest request that can be served and is behind others that have
+    /// their buffers. A complete message waits until those are delivered.
+    #[cold]
+    fn first_behind(&self, has_undelivered: impl Fn(PeerId, LaneId) -> bool) -> Option<Place> {
+        let requests = self
+            .unexpected
+            .queues()
+            .filter_map(|(place, (peer, lane), items)| {
+                let item = items.skip_while(|item| item.step.has_buffer()).next()?;
+                let is_it = matches!(item.step, Step::Request(_))
+                    && self.can_serve(peer, item)
+                    && !has_undelivered(peer, lane);
+                is_it.then_some((item.stamp, place))
+            });
+        Some(requests.min_by_key(|(stamp, _)| *stamp)?.1)
     }
 
     /// Returns the message that a receive from `source` would get if it were posted now, if the
@@ -414,8 +452,7 @@ impl Port {
             return None;
         }
         let place = self.first_waiting(has_undelivered, |peer, item| {
-            source.is_none_or(|source| source == peer)
-                && !matches!(item.step, Step::Transferring(_))
+            source.is_none_or(|source| source == peer) && !item.step.has_buffer()
         })?;
         let (from, item) = self.unexpected.front_with(place)?;
         Some((place, TakenHeld::of(from, item)?))
@@ -436,7 +473,7 @@ impl Port {
     ) -> Option<(PeerId, Waiting, u64)> {
         let fronts = self.unexpected.fronts().filter(|(_, (peer, lane), item)| {
             source.is_none_or(|source| source == *peer)
-                && !matches!(item.step, Step::Transferring(_))
+                && !item.step.has_buffer()
                 && !has_undelivered(*peer, *lane)
         });
         let (_, (peer, _), first) = fronts.min_by_key(|(_, _, item)| item.stamp)?;
@@ -445,7 +482,7 @@ impl Port {
             Step::Request(pending) => {
                 Some((peer, Waiting::Request(pending.announced), pending.len))
             }
-            Step::Transferring(_) => None,
+            Step::Transferring(_) | Step::Transferred(_) => None,
         }
     }
 
@@ -487,23 +524,46 @@ impl Port {
         TakenHeld::of(from, &item)
     }
 
-    /// Marks the first message of a lane, a request, as being transferred.
+    /// Marks the first message of a lane that has no buffer, a request, as being transferred.
     fn begin_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) {
+        self.set_step(
+            from,
+            |step| !step.has_buffer(),
+            Step::Transferring(transfer),
+        );
+    }
+
+    /// Marks the message of this transfer as complete.
+    fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32, message: LateMessage) {
+        let is_it = |step: &Step| matches!(step, Step::Transferring(key) if *key == transfer);
+        self.set_step(from, is_it, Step::Transferred(Box::new(message)));
+    }
+
+    /// Sets the step of the first message of a lane whose step `is_selected`.
+    fn set_step(
+        &mut self,
+        from: (PeerId, LaneId),
+        is_selected: impl Fn(&Step) -> bool,
+        step: Step,
+    ) {
         let place = self.unexpected.find(from);
-        if let Some((_, front)) = place.and_then(|place| self.unexpected.front_mut(place)) {
-            front.step = Step::Transferring(transfer);
+        let is_it = |item: &Unexpected| is_selected(&item.step);
+        if let Some((_, item)) = place.and_then(|place| self.unexpected.find_mut(place, is_it)) {
+            item.step = step;
         }
     }
 
-    /// Removes the first message of a lane when its transfer completes; returns `false` for another
-    /// transfer.
-    fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) -> bool {
-        let Some(place) = self.unexpected.find(from) else {
-            return false;
-        };
-        let is_it =
-            |item: &Unexpected| matches!(item.step, Step::Transferring(key) if key == transfer);
-        self.unexpected.front(place).is_some_and(is_it) && self.unexpected.pop(place).is_some()
+    /// Takes the first message of a lane if its transfer has completed.
+    fn pop_transferred(&mut self, from: (PeerId, LaneId)) -> Option<LateMessage> {
+        let place = self.unexpected.find(from)?;
+        let front = self.unexpected.front(place)?;
+        if !matches!(front.step, Step::Transferred(_)) {
+            return None;
+        }
+        match self.unexpected.pop(place)?.1.step {
+            Step::Transferred(message) => Some(*message),
+            _ => None,
+        }
     }
 
     /// See [`Ports::end_waiting`].
@@ -531,6 +591,8 @@ impl Port {
                     remains.ops.extend(pending.buffer.map(|posted| posted.op));
                 }
                 Step::Transferring(_) => remains.broken.push((lane, id.into())),
+                // It is behind an incomplete one.
+                Step::Transferred(message) => remains.ops.push(message.op),
             }
             taken += 1;
             false
@@ -542,7 +604,7 @@ impl Port {
     fn discard_waiting(&mut self, discarded: &mut Vec<Discarded>) {
         self.unexpected.retain(|(peer, lane), item| {
             let (holds_credit, len, what) = match &item.step {
-                Step::Transferring(_) => return true,
+                Step::Transferring(_) | Step::Transferred(_) => return true,
                 &Step::Held { held, holds_credit } => (holds_credit, 0, Waiting::Held(held)),
                 Step::Request(pending) => {
                     let what = Waiting::Request(pending.announced);
@@ -646,20 +708,35 @@ impl Ports {
         self.get_mut(id)?.peek(source, has_undelivered)
     }
 
-    /// Marks the first message of a lane, a request, as being transferred.
+    /// See [`Port::begin_transfer`].
     pub(super) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
         if let Some(port) = self.get_mut(id) {
             port.begin_transfer(from, transfer);
         }
     }
 
-    /// Removes the first message of a lane if this transfer, now complete, is its.
-    pub(super) fn end_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
-        if let Some(port) = self.get_mut(id)
-            && port.end_transfer(from, transfer)
-        {
-            self.waiting_count -= 1;
+    /// See [`Port::end_transfer`].
+    pub(super) fn end_transfer(
+        &mut self,
+        id: PortId,
+        from: (PeerId, LaneId),
+        transfer: u32,
+        message: LateMessage,
+    ) {
+        if let Some(port) = self.get_mut(id) {
+            port.end_transfer(from, transfer, message);
         }
+    }
+
+    /// See [`Port::pop_transferred`].
+    pub(super) fn pop_transferred(
+        &mut self,
+        id: PortId,
+        from: (PeerId, LaneId),
+    ) -> Option<LateMessage> {
+        let message = self.get_mut(id)?.pop_transferred(from)?;
+        self.waiting_count -= 1;
+        Some(message)
     }
 
     /// Returns the port, if it was ever used.

@@ -93,13 +93,6 @@ impl<T> Queues<T> {
         Some((queue.from, queue.items.front()?))
     }
 
-    /// Same as [`Queues::front_with`], with a mutable message.
-    #[inline]
-    pub(super) fn front_mut(&mut self, Place(index): Place) -> Option<(From, &mut T)> {
-        let queue = self.sorted.get_mut(index)?;
-        Some((queue.from, queue.items.front_mut()?))
-    }
-
     /// Takes the first message of a queue.
     #[inline]
     pub(super) fn pop(&mut self, Place(index): Place) -> Option<(From, T)> {
@@ -162,6 +155,23 @@ impl<T> Queues<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (From, &T)> {
         let queues = self.sorted.iter();
         queues.flat_map(|queue| queue.items.iter().map(|item| (queue.from, item)))
+    }
+
+    /// Returns the messages of each queue, in order.
+    pub(super) fn queues(&self) -> impl Iterator<Item = (Place, From, impl Iterator<Item = &T>)> {
+        let queues = self.sorted.iter().enumerate();
+        queues.map(|(index, queue)| (Place(index), queue.from, queue.items.iter()))
+    }
+
+    /// Returns the first `is_selected` message of a queue, and the sender and lane of the queue.
+    pub(super) fn find_mut(
+        &mut self,
+        Place(index): Place,
+        is_selected: impl Fn(&T) -> bool,
+    ) -> Option<(From, &mut T)> {
+        let queue = self.sorted.get_mut(index)?;
+        let item = queue.items.iter_mut().find(|item| is_selected(item))?;
+        Some((queue.from, item))
     }
 
     /// Same as [`Queues::iter`], with mutable messages.

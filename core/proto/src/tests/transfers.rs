@@ -33,6 +33,94 @@ fn partial_fragment_grant_does_not_hold_budget() {
     pair.assert_clean();
 }
 
+// P4.7, P5.2
+#[test]
+fn requests_that_waited_are_granted_together_and_delivered_in_order() {
+    let mut pair = Pair::new(&[LinkId::UDP], 7);
+    pair.run(Duration::from_millis(50));
+    let lens = [300_000, 40, 200_000, 150_000, 50, 60];
+    for (number, len) in (0_u8..).zip(lens) {
+        pair.ends[0].send(B, &LOW, &vec![number; len]).unwrap();
+    }
+    pair.run(Duration::from_millis(50));
+    for _ in 0..lens.len() {
+        pair.ends[1].post(PORT, 300_000, None);
+    }
+    // The first request. The others are behind a complete message, which is delivered first.
+    assert_eq!(pair.ends[1].core.transfer_count(), 1);
+    pair.faults.drop = 0.2;
+    pair.run(Duration::from_millis(500));
+    pair.faults.drop = 0.0;
+    pair.run(Duration::from_millis(50));
+    let got = pair.ends[1].got.iter();
+    let got: Vec<_> = got
+        .map(|message| (message.bytes[0], message.bytes.len()))
+        .collect();
+    let sent: Vec<_> = (0_u8..).zip(lens).collect();
+    assert_eq!(got, sent);
+    pair.assert_clean();
+}
+
+// P4.7
+#[test]
+fn later_transfer_that_completes_first_is_delivered_in_its_turn() {
+    let mut waited = 0;
+    for seed in 0..20 {
+        let mut pair = Pair::new(&[LinkId::UDP], seed);
+        pair.run(Duration::from_millis(50));
+        let lens = [900_000, 70_000, 80_000, 600_000, 90_000];
+        for (number, len) in (0_u8..).zip(lens) {
+            pair.ends[0].send(B, &LOW, &vec![number; len]).unwrap();
+        }
+        pair.run(Duration::from_millis(50));
+        for _ in 0..lens.len() {
+            pair.ends[1].post(PORT, 900_000, None);
+        }
+        assert_eq!(pair.ends[1].core.transfer_count(), lens.len());
+        // The transfers with the fewest bytes left are granted first.
+        pair.faults.drop = 0.1;
+        while pair.ends[1].core.transfer_count() == lens.len() {
+            let until = pair.now + Duration::from_micros(20);
+            pair.run(Duration::from_micros(20));
+            // Nothing may happen until then.
+            pair.now = pair.now.max(until);
+        }
+        waited += usize::from(pair.ends[1].got.is_empty());
+        pair.faults.drop = 0.0;
+        pair.run(Duration::from_millis(500));
+        let got = pair.ends[1].got.iter();
+        let got: Vec<_> = got
+            .map(|message| (message.bytes[0], message.bytes.len()))
+            .collect();
+        let sent: Vec<_> = (0_u8..).zip(lens).collect();
+        assert_eq!(got, sent);
+        pair.assert_clean();
+    }
+    assert!(waited > 0, "the first transfer always completed first");
+}
+
+// P9.7
+#[test]
+fn message_behind_an_incomplete_one_fails_with_its_sender() {
+    let mut pair = Pair::new(&[LinkId::UDP], 3);
+    pair.run(Duration::from_millis(50));
+    for len in [900_000, 70_000] {
+        pair.ends[0].send(B, &LOW, &vec![1; len]).unwrap();
+    }
+    pair.run(Duration::from_millis(50));
+    for _ in 0..2 {
+        pair.ends[1].post(PORT, 900_000, None);
+    }
+    while pair.ends[1].core.transfer_count() == 2 {
+        pair.run(Duration::from_micros(20));
+    }
+    pair.ends[1].core.fail_peer(A, Cause::ProcessExited);
+    pair.ends[1].drain(&[]);
+    assert!(pair.ends[1].got.is_empty());
+    let is_receive = |event: &&Event| matches!(event, Event::RecvFailed { .. });
+    assert_eq!(pair.ends[1].failed.iter().filter(is_receive).count(), 2);
+}
+
 // P5.11
 #[test]
 fn lost_grant_is_repeated_with_an_acknowledgement() {
