@@ -22,6 +22,10 @@ pub(crate) const BUFFERED_LEN_MAX: usize = 64 * 1024;
 /// never receives them.
 const SELF_UNREAD_MAX: usize = 64 << 20;
 
+/// Transfers in progress up to which a request leaves at once. Later ones leave with the next turn,
+/// together: the receiver is busy, and this process must make turns to send the messages anyway.
+const PROMPT_REQUESTS_MAX: usize = 2;
+
 /// Result of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
@@ -211,9 +215,9 @@ impl Inner {
 
     /// Announces or queues the message of `op`.
     pub(crate) fn submit_op(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
-        self.flush_wanted = true;
         if self.pending.has(peer, &spec) || !self.try_op(peer, &spec, op) {
             self.pending.push(peer, spec, op);
+            self.flush_wanted = true;
         }
     }
 
@@ -245,7 +249,11 @@ impl Inner {
             .core
             .rendezvous(self.now, peer, spec, op, len, remote_addr)
         {
-            Ok(()) => {
+            Ok(is_pushed) => {
+                // A peer that reads the message itself needs nothing else of this process.
+                self.flush_wanted |= is_pushed
+                    || remote_addr != 0
+                    || self.core.transfer_count() <= PROMPT_REQUESTS_MAX;
                 self.note_exposed(peer, op, (remote_addr, len));
                 true
             }

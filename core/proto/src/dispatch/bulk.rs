@@ -13,7 +13,7 @@ use portolan_wire::{Chunk, DoneStatus};
 impl Core {
     /// Announces a message of `len` bytes in the buffer of `op`. It completes with a
     /// [`crate::Event::SendDone`]. `remote_addr` is the buffer's address if the peer may pull from
-    /// it, or 0.
+    /// it, or 0. Returns true if its first part leaves with the request.
     ///
     /// # Errors
     /// [`Refused`]; the state is then unchanged.
@@ -28,7 +28,7 @@ impl Core {
         op: OpId,
         len: u64,
         remote_addr: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         assert!(len > 0, "an empty message is eager");
         if !self.is_live(peer) {
             return Err(Refused::Unknown);

@@ -219,7 +219,8 @@ impl Peer {
         Some(())
     }
 
-    /// Announces a message of `len` bytes in the buffer of `op`. `P5.1`
+    /// Announces a message of `len` bytes in the buffer of `op`. Returns true if its first part
+    /// leaves with the request. `P5.1`
     pub(crate) fn rendezvous(
         &mut self,
         now: Instant,
@@ -228,7 +229,7 @@ impl Peer {
         op: OpId,
         len: u64,
         remote_addr: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         let has_room = sh.transfers.has_tx_room() && self.paths.has_small_room(spec.lane.index());
         let tx = self.lanes.tx(spec.lane);
         let seq = tx.reserve_or_starve(has_room, charge(0));
@@ -256,10 +257,11 @@ impl Peer {
             let request = PushRequest::Message(rts);
             sh.transfers.begin_early(now, (key, request), start, queue)
         };
-        if start.is_none_or(begin) {
+        let is_announced = start.is_none_or(begin);
+        if is_announced {
             self.stage_request(sh, &rts);
         }
-        Ok(())
+        Ok(!is_announced)
     }
 
     /// Adds a request to send to the next frame of its lane.

@@ -284,7 +284,7 @@ impl End {
         if result.is_err() {
             self.memory.remove(&op.0);
         }
-        result
+        result.map(|_| ())
     }
 
     pub(super) fn drain(&mut self, frame: &[u8]) {

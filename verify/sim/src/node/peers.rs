@@ -505,10 +505,10 @@ impl Node {
             .core
             .rendezvous(local, PeerId(peer), spec, op, len, op.0);
         match result {
-            Ok(()) => self.peers[peer as usize].send_count += 1,
+            Ok(_) => self.peers[peer as usize].send_count += 1,
             Err(_) => drop(self.memory.remove(&op.0)),
         }
-        result
+        result.map(|_| ())
     }
 
     pub(super) fn describe_outbox(&self, peer: u32) -> String {
