@@ -37,9 +37,11 @@ pub mod settings {
 /// Simulated processes; see the module's own documentation in `simulated.rs`.
 pub mod simulated {
     pub use crate::canary::{Canary, set_canary};
+    pub use crate::endpoint::SimulatedEndpoint;
     pub use crate::engine::InUse;
     pub use crate::links::{simulated_liveness, simulated_port};
     pub use crate::liveness::ProbeWire;
+    pub use crate::node::SimulatedNode;
     pub use crate::simulated::{SimulatedConfig, SimulatedJob};
     pub use portolan_link::sim::{SimNet, SimParams, SimStats};
     pub use portolan_sys::clock::{set_virtual_ns, virtual_ns};

@@ -3,8 +3,6 @@
 //! without debug assertions they have no effect.
 
 use std::cell::Cell;
-use std::fmt;
-use std::str::FromStr;
 
 /// Deliberate fault of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,24 +18,13 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// All faults.
-    pub const ALL: [Canary; 4] = [
-        Canary::LostRetry,
-        Canary::CompleteTwice,
-        Canary::NoTimers,
-        Canary::LostPart,
+    /// All faults, with their names on a command line.
+    pub const NAMES: [(Canary, &'static str); 4] = [
+        (Canary::LostRetry, "lost-retry"),
+        (Canary::CompleteTwice, "complete-twice"),
+        (Canary::NoTimers, "no-timers"),
+        (Canary::LostPart, "lost-part"),
     ];
-
-    /// Returns the name on a command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Canary::LostRetry => "lost-retry",
-            Canary::CompleteTwice => "complete-twice",
-            Canary::NoTimers => "no-timers",
-            Canary::LostPart => "lost-part",
-        }
-    }
 
     /// Tests whether the engines of this thread have the fault.
     #[inline(always)]
@@ -53,22 +40,4 @@ thread_local! {
 /// Adds a fault to all engines of this thread, or removes it.
 pub fn set_canary(canary: Option<Canary>) {
     IS_ON.set(canary);
-}
-
-impl fmt::Display for Canary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Canary {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let mut all = Canary::ALL.into_iter();
-        all.find(|canary| canary.name() == name).ok_or_else(|| {
-            let names = Canary::ALL.map(Canary::name);
-            format!("no canary of this name; there are {}", names.join(", "))
-        })
-    }
 }

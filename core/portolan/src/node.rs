@@ -34,6 +34,7 @@ pub use reduce::{Bf16, F16, ReduceOp, Reducible};
 pub use remote::{PutNotice, Registration, RemoteKey, RemoteTarget};
 pub use requests::Ended;
 pub use scope::{Pending, Scope};
+pub use simulated::SimulatedNode;
 pub use standalone::{Connecting, Peer};
 pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
 pub use window::Window;
@@ -42,8 +43,7 @@ use collective::{Sending, Task, Wait};
 
 use crate::buffer::{self, Buffer};
 use crate::engine::{
-    Awaited, BUFFERED_LEN_MAX, Closing, Context, Descriptor, Engine, Inner, PortUse, Submitted,
-    Waiter,
+    Awaited, BUFFERED_LEN_MAX, Context, Descriptor, Engine, Inner, PortUse, Submitted, Waiter,
 };
 use crate::error::Error;
 use crate::launch::Job;
@@ -78,8 +78,6 @@ pub struct Node {
     is_clean: bool,
     /// Set when the process has left the job.
     is_closed: bool,
-    /// State of a simulated process that closes.
-    closing: Option<Box<Closing>>,
     model: model::Status,
 }
 

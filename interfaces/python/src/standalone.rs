@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers and clients without a launcher.
 
-use crate::error::Failure;
+use crate::error::{Failure, exception};
 use crate::node::Node;
 use crate::shared::{SLICE, Shared, timeout_of};
 use parking_lot::Mutex;
@@ -21,25 +21,45 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 #[pyclass(frozen, module = "portolan")]
 pub(crate) struct Connecting {
     shared: Arc<Shared>,
-    attempt: Mutex<Option<portolan::Connecting>>,
+    state: Mutex<State>,
+}
+
+/// State of an attempt.
+struct State {
+    /// Set until the attempt has ended.
+    pending: Option<portolan::Connecting>,
+    /// Rank of the peer, or the error; `None` before the end.
+    ended: Option<Result<u32, portolan::Error>>,
+}
+
+impl State {
+    fn advance(&mut self, node: &mut portolan::Node) -> Result<Option<u32>, Failure> {
+        if self.pending.is_some() {
+            node.progress()?;
+        }
+        let is_over = |attempt: &mut portolan::Connecting| node.has_connected(attempt);
+        if let Some(attempt) = self.pending.take_if(is_over) {
+            self.ended = Some(node.end_connect(attempt).map(|peer| peer.rank()));
+        }
+        match &self.ended {
+            None => Ok(None),
+            Some(Ok(rank)) => Ok(Some(*rank)),
+            Some(Err(error)) => Err(Failure::Python(exception(error))),
+        }
+    }
 }
 
 impl Connecting {
     /// Returns the rank of the peer if the attempt has ended.
     fn advance(&self, node: &mut portolan::Node) -> Result<Option<u32>, Failure> {
-        node.progress()?;
-        let mut attempt = self.attempt.lock();
-        match attempt.take_if(|attempt| node.has_connected(attempt)) {
-            Some(ended) => Ok(Some(node.end_connect(ended)?.rank())),
-            None => Ok(None),
-        }
+        self.state.lock().advance(node)
     }
 }
 
 #[pymethods]
 impl Connecting {
-    /// Makes progress once. Returns the rank of the peer if the attempt has ended with this call,
-    /// otherwise None. After the end, do not call it again.
+    /// Makes progress once. Returns None until the attempt has ended. From then on, it returns the
+    /// rank of the peer, or raises the error of the attempt.
     fn test(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.shared.enter(py, |node| self.advance(node))
     }
@@ -47,7 +67,7 @@ impl Connecting {
 
 impl Drop for Connecting {
     fn drop(&mut self) {
-        if let Some(attempt) = self.attempt.get_mut().take() {
+        if let Some(attempt) = self.state.get_mut().pending.take() {
             self.shared.on_dropped_attempt(attempt);
         }
     }
@@ -111,7 +131,10 @@ impl Node {
             .enter(py, |node| Ok(node.begin_connect(address, secret, timeout)?))?;
         Ok(Connecting {
             shared: Arc::clone(self.shared()),
-            attempt: Mutex::new(Some(attempt)),
+            state: Mutex::new(State {
+                pending: Some(attempt),
+                ended: None,
+            }),
         })
     }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deliberate bugs that the checkers must find, which proves that the checkers work.
 
-use std::fmt;
-use std::str::FromStr;
-
 /// Deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
@@ -40,64 +37,42 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// All bugs.
-    pub const ALL: [Canary; 15] = [
-        Canary::LostPlacement,
-        Canary::DeliverTwice,
-        Canary::WrongOrder,
-        Canary::PlainOvertakes,
-        Canary::LeakHeld,
-        Canary::LostWakeup,
-        Canary::EarlyReuse,
-        Canary::EarlyReturn,
-        Canary::HalfMessage,
-        Canary::NoOtherLink,
-        Canary::CountTwice,
-        Canary::EarlyClose,
-        Canary::EarlyLeave,
-        Canary::ForgetAcked,
-        Canary::RingDies,
+    /// All bugs, with their names on the command line.
+    pub const NAMES: [(Canary, &'static str); 15] = [
+        (Canary::LostPlacement, "lost-placement"),
+        (Canary::DeliverTwice, "deliver-twice"),
+        (Canary::WrongOrder, "wrong-order"),
+        (Canary::PlainOvertakes, "plain-overtakes"),
+        (Canary::LeakHeld, "leak-held"),
+        (Canary::LostWakeup, "lost-wakeup"),
+        (Canary::EarlyReuse, "early-reuse"),
+        (Canary::EarlyReturn, "early-return"),
+        (Canary::HalfMessage, "half-message"),
+        (Canary::NoOtherLink, "no-other-link"),
+        (Canary::CountTwice, "count-twice"),
+        (Canary::EarlyClose, "early-close"),
+        (Canary::EarlyLeave, "early-leave"),
+        (Canary::ForgetAcked, "forget-acked"),
+        (Canary::RingDies, "ring-dies"),
     ];
 
     /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Canary::LostPlacement => "lost-placement",
-            Canary::DeliverTwice => "deliver-twice",
-            Canary::WrongOrder => "wrong-order",
-            Canary::PlainOvertakes => "plain-overtakes",
-            Canary::LeakHeld => "leak-held",
-            Canary::LostWakeup => "lost-wakeup",
-            Canary::EarlyReuse => "early-reuse",
-            Canary::EarlyReturn => "early-return",
-            Canary::HalfMessage => "half-message",
-            Canary::NoOtherLink => "no-other-link",
-            Canary::CountTwice => "count-twice",
-            Canary::EarlyClose => "early-close",
-            Canary::EarlyLeave => "early-leave",
-            Canary::ForgetAcked => "forget-acked",
-            Canary::RingDies => "ring-dies",
-        }
+        let found = Canary::NAMES.iter().find(|(canary, _)| *canary == self);
+        found.map_or("", |(_, name)| name)
     }
 }
 
-impl fmt::Display for Canary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Canary {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Canary::ALL
-            .into_iter()
-            .find(|canary| canary.name() == name)
-            .ok_or_else(|| {
-                let names: Vec<_> = Canary::ALL.iter().map(|canary| canary.name()).collect();
-                format!("no canary of this name; there are {}", names.join(", "))
-            })
-    }
+/// Returns the canary that has `name` in the table `names`.
+///
+/// # Errors
+/// A text that lists all names.
+pub fn named<C: Copy>(names: &[(C, &str)], name: &str) -> Result<C, String> {
+    let mut entries = names.iter();
+    let found = entries.find(|(_, listed)| *listed == name);
+    found.map(|(canary, _)| *canary).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(_, name)| *name).collect();
+        format!("no canary of this name; there are {}", names.join(", "))
+    })
 }

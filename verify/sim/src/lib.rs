@@ -34,7 +34,7 @@ mod stream;
 mod trace;
 mod world;
 
-pub use canary::Canary;
+pub use canary::{Canary, named};
 pub use cuts::{Cut, Cuts};
 pub use engine::{
     EngineFailure, EngineOptions, EnginePlan, EngineReport, ScaleRow, all_to_all, collective,

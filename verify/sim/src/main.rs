@@ -4,7 +4,8 @@
 use clap::{Parser, Subcommand};
 use portolan_sim::{
     Canary, Cuts, EngineCanary, EngineOptions, EnginePlan, Failure, Options, Report, ScaleRow,
-    all_to_all, collective, incast, liveness, rolling_failure, shrink, simulate, simulate_engine,
+    all_to_all, collective, incast, liveness, named, rolling_failure, shrink, simulate,
+    simulate_engine,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,7 +61,7 @@ struct EngineArgs {
     failures: u64,
     /// Add a deliberate fault to the engine, which the checkers must find; only in builds with debug
     /// assertions.
-    #[arg(long)]
+    #[arg(long, value_parser = |name: &str| named(&EngineCanary::NAMES, name))]
     canary: Option<EngineCanary>,
     /// Print every event.
     #[arg(long)]
@@ -90,7 +91,7 @@ struct Kind {
     #[arg(long)]
     header_corruption: bool,
     /// Add a deliberate bug, which the checkers must find.
-    #[arg(long)]
+    #[arg(long, value_parser = |name: &str| named(&Canary::NAMES, name))]
     canary: Option<Canary>,
 }
 

@@ -75,7 +75,7 @@ impl Options {
         add("nodes", self.nodes.map(|nodes| nodes.to_string()));
         let duration = self.duration.map(|duration| duration.as_millis());
         add("duration", duration.map(|millis| millis.to_string()));
-        add("canary", self.canary.map(|canary| canary.to_string()));
+        add("canary", self.canary.map(|canary| canary.name().to_owned()));
         let without = (!self.without.0.is_empty()).then(|| self.without.to_string());
         add("without", without);
         if self.header_corruption {

@@ -27,6 +27,7 @@ mod wait;
 
 pub use active::ActiveMessage;
 pub use atomic::RawAtomic;
+pub use simulated::SimulatedEndpoint;
 
 use crate::directory::{Directory, EndpointAddress};
 use crate::engine::{Descriptor, Engine, Waiter};
@@ -35,7 +36,6 @@ use crate::raw::{PeerIndex, RawCompletion};
 use portolan_proto::{Counters, Instant, LinkId, OpId, PeerId};
 use portolan_sys::gate::Gate;
 use removal::RemovedPeer;
-use simulated::Closing;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ pub struct Endpoint {
     regions: HashMap<u64, OpId>,
     /// Removed peers that are not forgotten yet.
     removed_peers: Vec<RemovedPeer>,
-    /// State of a simulated process that closes.
-    closing: Closing,
+    /// Not set for a simulated process.
+    waits_when_dropped: bool,
 }
 
 /// Inserts peers of an endpoint that is in use, for example from its hook of active messages.
@@ -222,7 +222,7 @@ impl Drop for Endpoint {
             self.engine.enter().abandon();
             return;
         }
-        if std::thread::panicking() || !matches!(self.closing, Closing::Waits) {
+        if std::thread::panicking() || !self.waits_when_dropped {
             return;
         }
         let mut engine = self.engine.enter();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening an endpoint.
 
-use super::{Closing, Endpoint};
+use super::Endpoint;
 use crate::clock::Clock;
 use crate::directory::{Directory, EndpointAddress, endpoint_key, shm_name};
 use crate::engine::{Descriptor, Engine, Inner, Waiter};
@@ -61,7 +61,7 @@ impl Endpoint {
             armed_at: None,
             regions: HashMap::new(),
             removed_peers: Vec::new(),
-            closing: Closing::Waits,
+            waits_when_dropped: true,
         })
     }
 }

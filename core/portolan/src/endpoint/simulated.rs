@@ -7,7 +7,7 @@ use super::Endpoint;
 use super::open::auth_of;
 use crate::clock::Clock;
 use crate::directory::{Directory, EndpointAddress, endpoint_key};
-use crate::engine::{self, Engine, InUse, Inner, Waiter};
+use crate::engine::{Closing, Engine, InUse, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::Job;
 use crate::links::{Links, simulated_address};
@@ -19,26 +19,25 @@ use portolan_proto::StreamUse;
 use portolan_sys::gate::{Pending, Serviced};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// State of closing.
+/// Endpoint of a simulation. It makes the calls of an endpoint, except those that wait.
+///
+/// Dropping it ends the process without a farewell; see [`SimulatedEndpoint::begin_close`].
 #[derive(Debug)]
-pub(super) enum Closing {
-    /// Closes when it is dropped, and waits then: not simulated.
-    Waits,
-    /// Ends when it is dropped, without a farewell.
-    Never,
-    Begun(engine::Closing),
+pub struct SimulatedEndpoint {
+    endpoint: Endpoint,
+    closing: Option<Closing>,
 }
 
-impl Endpoint {
-    /// Opens a simulated endpoint. Dropping it ends the process without a farewell; see
-    /// [`Endpoint::begin_close`].
+impl SimulatedEndpoint {
+    /// Opens a simulated endpoint.
     ///
     /// # Errors
     /// [`Error::Setting`] for an invalid setting.
-    pub fn simulated(config: SimulatedConfig) -> Result<Endpoint, Error> {
+    pub fn new(config: SimulatedConfig) -> Result<SimulatedEndpoint, Error> {
         let clock = Clock::simulated();
         let (token, birth, port) = (config.token(), config.birth(), config.link.index());
         let mut job = Job::alone([0; 16], [0; 32]);
@@ -59,7 +58,7 @@ impl Endpoint {
         let table = Table::of_endpoint(own, Arc::clone(&directory));
         let mut inner = Inner::new(job, auth, core, table, clock)?;
         inner.set_directory(&directory, CONNECT_TIMEOUT);
-        Ok(Endpoint {
+        let endpoint = Endpoint {
             engine: Engine::new(inner, links, None, Some(liveness)).unguarded(),
             directory,
             address,
@@ -68,61 +67,80 @@ impl Endpoint {
             armed_at: None,
             regions: HashMap::new(),
             removed_peers: Vec::new(),
-            closing: Closing::Never,
-        })
+            // Dropping it must not wait.
+            waits_when_dropped: false,
+        };
+        let closing = None;
+        Ok(SimulatedEndpoint { endpoint, closing })
     }
 
     /// Prepares to sleep, as [`Endpoint::wait`] does. Returns the longest sleep, or `None` if there is
     /// something to poll for. The next poll ends the sleep.
     pub fn fall_asleep(&mut self) -> Option<Duration> {
-        if !self.has_nothing() {
+        if !self.endpoint.has_nothing() {
             return None;
         }
-        let engine = self.engine.hold_mut();
+        let engine = self.endpoint.engine.hold_mut();
         let after = engine.fall_asleep();
-        self.armed_at = after.map(|_| engine.inner.last_clock_read());
+        self.endpoint.armed_at = after.map(|_| engine.inner.last_clock_read());
         after
     }
 
     /// Returns how urgently the helper has to continue the work of the last call.
     #[must_use]
     pub fn left_to_helper(&self) -> Pending {
-        self.engine.pending()
+        self.endpoint.engine.pending()
     }
 
     /// Makes one pass of the helper. Returns `true` if it has moved something.
     pub fn run_helper(&mut self) -> bool {
-        self.engine.serve() == Serviced::Moved
+        self.endpoint.engine.serve() == Serviced::Moved
     }
 
     /// Delivers a datagram that a carrier of probes has sent to this process from the process at
     /// `from`.
     pub fn receive_probe(&self, bytes: &[u8], from: SocketAddr) {
-        self.engine.read().receive_probe(bytes, from);
+        self.endpoint.engine.read().receive_probe(bytes, from);
     }
 
     /// Delivers the news that no process received the datagram `quoted` at `destination`.
     pub fn receive_refusal(&self, quoted: &[u8], destination: SocketAddr) {
-        self.engine.read().receive_refusal(quoted, destination);
+        self.endpoint
+            .engine
+            .read()
+            .receive_refusal(quoted, destination);
     }
 
-    /// Begins to close, as dropping an endpoint does that is not simulated.
+    /// Begins to close, as dropping an [`Endpoint`] does, without waiting.
     pub fn begin_close(&mut self) {
-        let closing = self.engine.enter().start_close();
-        self.closing = Closing::Begun(closing);
+        self.closing = Some(self.endpoint.engine.enter().start_close());
     }
 
     /// Continues to close. Returns the result once everything sent has arrived.
     pub fn poll_close(&mut self) -> Option<Result<(), Error>> {
-        match &mut self.closing {
-            Closing::Begun(closing) => self.engine.enter().poll_close(closing),
-            _ => None,
-        }
+        let closing = self.closing.as_mut()?;
+        let result = self.endpoint.engine.enter().poll_close(closing)?;
+        self.closing = None;
+        Some(result)
     }
 
     /// Returns the memory in use.
     #[must_use]
     pub fn in_use(&self) -> InUse {
-        self.engine.read().inner.in_use()
+        self.endpoint.engine.read().inner.in_use()
+    }
+}
+
+impl Deref for SimulatedEndpoint {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl DerefMut for SimulatedEndpoint {
+    fn deref_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
     }
 }

@@ -105,7 +105,6 @@ impl Node {
             next_group_id: SPLIT_ID_MIN,
             is_clean: true,
             is_closed: false,
-            closing: None,
             model,
         })
     }

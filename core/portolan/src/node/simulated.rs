@@ -7,7 +7,7 @@
 use super::group::SPLIT_ID_MIN;
 use super::{Group, Node};
 use crate::clock::Clock;
-use crate::engine::{Engine, InUse, Inner, Waiter};
+use crate::engine::{Closing, Engine, InUse, Inner, Waiter};
 use crate::error::Error;
 use crate::links::Links;
 use crate::liveness::Liveness;
@@ -19,16 +19,24 @@ use crate::table::Table;
 use portolan_proto::{PeerId, StreamUse};
 use portolan_sys::gate::{Pending, Serviced};
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-impl Node {
-    /// Creates a simulated process of a job. Dropping it ends the process without a farewell; see
-    /// [`Node::begin_close`].
+/// Simulated process of a job. It makes the calls of its node, except those that wait.
+///
+/// Dropping it ends the process without a farewell; see [`SimulatedNode::begin_close`].
+#[derive(Debug)]
+pub struct SimulatedNode {
+    node: Node,
+    closing: Option<Closing>,
+}
+
+impl SimulatedNode {
+    /// Creates a simulated process of a job.
     ///
     /// # Errors
     /// [`Error::Setting`] for an invalid setting.
-    #[doc(hidden)]
-    pub fn simulated(config: SimulatedConfig, place: SimulatedJob) -> Result<Node, Error> {
+    pub fn new(config: SimulatedConfig, place: SimulatedJob) -> Result<SimulatedNode, Error> {
         let clock = Clock::simulated();
         let (birth, port) = (config.birth(), config.link.index());
         let mut job = place.job();
@@ -45,7 +53,7 @@ impl Node {
         let own_job = Box::new(job.clone());
         let mut inner = Inner::new(job, auth, core, table, clock)?;
         inner.join(None);
-        Ok(Node {
+        let node = Node {
             engine: Engine::new(inner, links, None, Some(liveness)).unguarded(),
             job: own_job,
             waiter: Waiter::of_job(1, 1),
@@ -55,16 +63,16 @@ impl Node {
             is_clean: true,
             // Dropping it must not wait.
             is_closed: true,
-            closing: None,
             model: model::Status::Off,
-        })
+        };
+        let closing = None;
+        Ok(SimulatedNode { node, closing })
     }
 
     /// Prepares to sleep, as a wait does. Returns the longest sleep, or `None` if there is work
-    /// already. [`Node::wake_up`] ends the sleep.
-    #[doc(hidden)]
+    /// already. [`SimulatedNode::wake_up`] ends the sleep.
     pub fn fall_asleep(&mut self) -> Option<Duration> {
-        let engine = self.engine.hold_mut();
+        let engine = self.node.engine.hold_mut();
         engine.flush();
         match engine.advance_background() > 0 || engine.has_deferred() {
             true => None,
@@ -73,59 +81,65 @@ impl Node {
     }
 
     /// Ends a sleep: handles timers and notices of peers.
-    #[doc(hidden)]
     pub fn wake_up(&mut self) {
-        self.engine.enter().disarm();
+        self.node.engine.enter().disarm();
     }
 
     /// Returns how urgently the helper has to continue the work of the last call.
-    #[doc(hidden)]
     #[must_use]
     pub fn left_to_helper(&self) -> Pending {
-        self.engine.pending()
+        self.node.engine.pending()
     }
 
     /// Makes one pass of the helper. Returns `true` if it has moved something.
-    #[doc(hidden)]
     pub fn run_helper(&mut self) -> bool {
-        self.engine.serve() == Serviced::Moved
+        self.node.engine.serve() == Serviced::Moved
     }
 
     /// Delivers a datagram that a carrier of probes has sent to this process from the process at
     /// `from`.
-    #[doc(hidden)]
     pub fn receive_probe(&self, bytes: &[u8], from: SocketAddr) {
-        self.engine.read().receive_probe(bytes, from);
+        self.node.engine.read().receive_probe(bytes, from);
     }
 
     /// Delivers the news that no process received the datagram `quoted` at `destination`.
-    #[doc(hidden)]
     pub fn receive_refusal(&self, quoted: &[u8], destination: SocketAddr) {
-        self.engine.read().receive_refusal(quoted, destination);
+        self.node.engine.read().receive_refusal(quoted, destination);
     }
 
     /// Begins to close as [`Node::close`] does, without waiting.
-    #[doc(hidden)]
     pub fn begin_close(&mut self) {
-        let engine = &mut *self.engine.enter();
+        let engine = &mut *self.node.engine.enter();
         // Closing discards messages at ports, which may include reports of a mismatch.
         engine.inner.check_groups();
-        self.closing = Some(Box::new(engine.start_close()));
+        self.closing = Some(engine.start_close());
     }
 
     /// Continues to close. Returns the result once everything sent has arrived.
-    #[doc(hidden)]
     pub fn poll_close(&mut self) -> Option<Result<(), Error>> {
-        let engine = &mut *self.engine.enter();
-        let result = engine.poll_close(self.closing.as_deref_mut()?)?;
+        let engine = &mut *self.node.engine.enter();
+        let result = engine.poll_close(self.closing.as_mut()?)?;
         self.closing = None;
         Some(result.and_then(|()| engine.inner.check_unreported()))
     }
 
     /// Returns the memory in use.
-    #[doc(hidden)]
     #[must_use]
     pub fn in_use(&self) -> InUse {
-        self.engine.read().inner.in_use()
+        self.node.engine.read().inner.in_use()
+    }
+}
+
+impl Deref for SimulatedNode {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl DerefMut for SimulatedNode {
+    fn deref_mut(&mut self) -> &mut Node {
+        &mut self.node
     }
 }

@@ -46,8 +46,25 @@ pub struct WireEnd(OwnedFd);
 pub struct Arrived {
     /// Range in the buffer of [`WireEnd::receive`].
     pub bytes: Range<usize>,
-    /// Time since the kernel received it.
-    pub age: Duration,
+    /// Time at which the kernel received it, since the Unix epoch; `None` if the kernel gave no
+    /// time.
+    pub at: Option<Duration>,
+}
+
+impl Arrived {
+    /// Returns the time since the kernel received the frame.
+    #[must_use]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the kernel stamps frames by this clock; users of an age bound it"
+    )]
+    pub fn age(&self) -> Duration {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        match (now, self.at) {
+            (Ok(now), Some(at)) => now.saturating_sub(at),
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 #[repr(C, align(8))]
@@ -105,13 +122,13 @@ impl WireEnd {
         if !is_complete || len < OFFLOAD_LEN + ADDRESSES_LEN {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let (tag, age) = parse_control(&message);
+        let (tag, at) = parse_control(&message);
         let mut bytes = TAG_LEN..TAG_LEN + len;
         if let Some(tag) = tag {
             insert(buf, tag);
             bytes.start = 0;
         }
-        Ok(Some(Arrived { bytes, age }))
+        Ok(Some(Arrived { bytes, at }))
     }
 
     /// Sends a frame received by another end.
@@ -177,9 +194,9 @@ fn insert(buf: &mut [u8], tag: [u8; TAG_LEN]) {
     }
 }
 
-/// Returns the VLAN tag in wire format, and the frame's age.
-fn parse_control(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
-    let (mut tag, mut age) = (None, Duration::ZERO);
+/// Returns the VLAN tag in wire format, and the time of the frame.
+fn parse_control(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Option<Duration>) {
+    let (mut tag, mut at) = (None, None);
     // SAFETY: `message` was filled by a successful `recvmsg` of our caller.
     let mut header: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {
@@ -192,7 +209,7 @@ fn parse_control(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
                 let stamp = unsafe {
                     ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::timespec>())
                 };
-                age = age_of(stamp);
+                at = time_of(stamp);
             }
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
                 // SAFETY: as above, with a `tpacket_auxdata`.
@@ -206,7 +223,7 @@ fn parse_control(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
         // SAFETY: as above; `header` belongs to `message`.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
-    (tag, age)
+    (tag, at)
 }
 
 fn tag_of(auxiliary: &libc::tpacket_auxdata) -> Option<[u8; TAG_LEN]> {
@@ -221,17 +238,10 @@ fn tag_of(auxiliary: &libc::tpacket_auxdata) -> Option<[u8; TAG_LEN]> {
     Some([a, b, c, d])
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the kernel stamps frames by this clock; users of an age bound it"
-)]
-fn age_of(stamp: libc::timespec) -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let (sec, nsec) = (u64::try_from(stamp.tv_sec), u32::try_from(stamp.tv_nsec));
-    match (now, sec, nsec) {
-        (Ok(now), Ok(sec), Ok(nsec)) => now.saturating_sub(Duration::new(sec, nsec)),
-        _ => Duration::ZERO,
-    }
+fn time_of(stamp: libc::timespec) -> Option<Duration> {
+    let sec = u64::try_from(stamp.tv_sec).ok()?;
+    let nsec = u32::try_from(stamp.tv_nsec).ok()?;
+    Some(Duration::new(sec, nsec))
 }
 
 #[cfg(test)]

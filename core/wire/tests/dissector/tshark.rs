@@ -151,6 +151,21 @@ pub(crate) fn values(capture: &Path, field: &str, filter: &str) -> Vec<String> {
     values.map(str::to_owned).collect()
 }
 
+/// Returns these fields of each packet that a display filter selects.
+#[allow(dead_code, reason = "not every test binary uses it")]
+pub(crate) fn rows(capture: &Path, fields: &[&str], filter: &str) -> Vec<Vec<String>> {
+    let mut command = command(capture);
+    command.args(["-Y", filter, "-T", "fields"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = command.output().expect("tshark starts");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = |line: &str| line.split('\t').map(str::to_owned).collect();
+    text.lines().map(row).collect()
+}
+
 /// Returns the lines that tshark prints for the packets that a display filter selects.
 #[allow(dead_code, reason = "not every test binary uses it")]
 pub(crate) fn selected(capture: &Path, filter: &str) -> Vec<String> {

@@ -77,6 +77,19 @@ async def errors(node):
     raise AssertionError("the port is closed")
 
 
+async def events(node):
+    """Checks that coroutines that wait for events get one of each rank that leaves, and an error at
+    the end."""
+    kinds = {}
+    for _ in range(node.size - 1):
+        rank, kind = await node.next_peer_event()
+        kinds[rank] = kind
+    assert kinds == {rank: "left" for rank in range(1, node.size)}, kinds
+    waiting = [asyncio.create_task(node.next_peer_event()) for _ in range(2)]
+    for error in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(error, portolan.NobodyLeft), error
+
+
 async def main():
     async with aio.Node() as node:
         node.open(7)
@@ -89,6 +102,9 @@ async def main():
             await node.barrier()
             if node.rank == 0:
                 print("ok", check.__name__, flush=True)
+        if node.rank == 0 and node.size > 1:
+            await events(node)
+            print("ok events", flush=True)
 
 
 asyncio.run(main())

@@ -48,6 +48,31 @@ def refused(node, address):
     raise AssertionError("connected to no server")
 
 
+def ended(attempt):
+    """Returns the result of an attempt, or the text of its error."""
+    while True:
+        try:
+            rank = attempt.test()
+        except portolan.Error as error:
+            return str(error)
+        if rank is not None:
+            return rank
+        time.sleep(0.001)
+
+
+def attempts():
+    """Checks that an attempt keeps its result."""
+    with portolan.Node.standalone() as server, portolan.Node.standalone() as client:
+        address = server.listen("127.0.0.1:0", SECRET)
+        attempt = client.begin_connect(address, SECRET)
+        rank = ended(attempt)
+        assert [ended(attempt) for _ in range(2)] == [rank] * 2
+        client.disconnect(rank)
+        attempt = client.begin_connect("127.0.0.1:1", SECRET, timeout=0.1)
+        error = ended(attempt)
+        assert "127.0.0.1:1" in error and ended(attempt) == error, error
+
+
 if len(sys.argv) > 1:
     serve(sys.argv[1])
 else:
@@ -55,4 +80,5 @@ else:
         address = call_once(node, "127.0.0.1:0")
         call_once(node, address)
         assert address in refused(node, address)
+    attempts()
     print("ok")

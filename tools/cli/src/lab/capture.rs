@@ -125,56 +125,72 @@ fn record(
     (count, time): (Option<u64>, Option<Duration>),
 ) -> Result<()> {
     let begin = Instant::now();
+    // The frames that arrived before the end are in the file.
+    let mut end = None;
     let mut fds: Vec<RawFd> = taps.iter().map(|tap| tap.end.as_fd().as_raw_fd()).collect();
     fds.push(signals.fd().as_raw_fd());
     let mut buf = vec![0; WIRE_FRAME_LEN_MAX];
     let is_full = |file: &CaptureFile<'_>| count.is_some_and(|count| file.count >= count);
+    let mut frames = Vec::new();
     while !is_full(file) {
-        let mut frames = Vec::new();
+        let mut complete_to = now();
         for tap in &mut *taps {
-            tap.take(&mut buf, &mut frames)?;
+            complete_to = complete_to.min(tap.take(&mut buf, &mut frames)?);
         }
         let left = time.map(|time| time.saturating_sub(begin.elapsed()));
-        // The frames that arrived before the end are in the file.
-        let is_over = signals.next().is_some() || left == Some(Duration::ZERO);
-        if frames.is_empty() && !is_over {
+        if end.is_none() && (signals.next().is_some() || left == Some(Duration::ZERO)) {
+            end = Some(now());
+        }
+        if frames.is_empty() && end.is_none() {
             file.flush()?;
             net::wait_readable(&fds, left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX))
                 .context("waiting for frames")?;
         }
-        frames.sort_by_key(|(at, _)| *at);
-        for (at, frame) in frames {
+        for (at, frame) in take_ordered(&mut frames, complete_to) {
             if !is_full(file) {
                 file.write(at, &frame)?;
             }
         }
-        if is_over {
+        if end.is_some_and(|end| complete_to >= end) {
             break;
         }
     }
     Ok(())
 }
 
+/// Takes the frames that arrived up to `complete_to`, in the order of arrival. A tap may still hold
+/// earlier ones than the rest.
+fn take_ordered(frames: &mut Vec<Stamped>, complete_to: Duration) -> Vec<Stamped> {
+    frames.sort_by_key(|(at, _)| *at);
+    let later = frames.partition_point(|(at, _)| *at <= complete_to);
+    frames.drain(..later).collect()
+}
+
 impl Tap {
-    /// Appends unread frames to `frames`, at most [`BATCH_MAX`].
-    fn take(&self, buf: &mut [u8], frames: &mut Vec<Stamped>) -> Result<()> {
+    /// Appends unread frames to `frames`, at most [`BATCH_MAX`]. Returns the time up to which it has
+    /// all that arrived.
+    fn take(&self, buf: &mut [u8], frames: &mut Vec<Stamped>) -> Result<Duration> {
+        let complete_to = now();
+        let mut last = complete_to;
         for _ in 0..BATCH_MAX {
             let arrived = match self.end.receive(buf) {
                 Ok(Some(arrived)) => arrived,
-                Ok(None) => break,
+                Ok(None) => return Ok(complete_to),
                 // The kernel cannot describe this frame, and has dropped it.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => continue,
                 Err(error) => user_error!(
                     "the recording ends: {error}; is the lab still up? See `portolan lab list`"
                 ),
             };
-            let frame = net::wire_frame(&buf[arrived.bytes.clone()]);
+            let at = arrived.at.unwrap_or_else(now);
+            let frame = net::wire_frame(&buf[arrived.bytes]);
             let from = frame.get(6..12);
             if self.from.is_none_or(|mac| from == Some(&mac.0)) {
-                frames.push((now().saturating_sub(arrived.age), frame.to_vec()));
+                frames.push((at, frame.to_vec()));
             }
+            last = at;
         }
-        Ok(())
+        Ok(last)
     }
 }
 
@@ -251,4 +267,24 @@ fn failed(path: &Path, error: &dyn std::error::Error) -> UserError {
     UserError::new(format!(
         "{path} cannot be written ({error}): name another file with --output"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_several_taps_are_written_in_order_of_arrival() {
+        let frame = |at| (Duration::from_nanos(at), vec![0; 60]);
+        let times = |taken: Vec<Stamped>| -> Vec<u128> {
+            taken.iter().map(|(at, _)| at.as_nanos()).collect()
+        };
+        // One tap holds frames later than 5 that it has not passed on.
+        let mut frames = vec![frame(7), frame(2), frame(5), frame(1)];
+        let taken = take_ordered(&mut frames, Duration::from_nanos(5));
+        assert_eq!(times(taken), [1, 2, 5]);
+        frames.push(frame(6));
+        let taken = take_ordered(&mut frames, Duration::from_nanos(9));
+        assert_eq!(times(taken), [6, 7]);
+    }
 }

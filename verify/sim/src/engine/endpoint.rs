@@ -8,8 +8,8 @@ use super::oracle::Oracle;
 use super::plan::{EnginePlan, Flow, FlowKind};
 use super::process::Process;
 use crate::payload;
-use portolan::binding::simulated::{Pending, SimulatedConfig};
-use portolan::binding::{ActiveMessage, Endpoint, EndpointAddress, PeerIndex, RawCompletion};
+use portolan::binding::simulated::{Pending, SimulatedConfig, SimulatedEndpoint};
+use portolan::binding::{ActiveMessage, EndpointAddress, PeerIndex, RawCompletion};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ type Active = (PeerIndex, u8, Vec<u8>);
 pub(super) struct EndpointProgram {
     node: u32,
     plan: Rc<EnginePlan>,
-    endpoint: Endpoint,
+    endpoint: SimulatedEndpoint,
     /// Number of each process here.
     peers: Vec<PeerIndex>,
     /// Ends of the flows from and to this process.
@@ -90,7 +90,7 @@ pub(super) struct EndpointProgram {
 
 impl EndpointProgram {
     pub(super) fn new(node: u32, plan: &Rc<EnginePlan>, config: SimulatedConfig) -> Self {
-        let endpoint = Endpoint::simulated(config).unwrap_or_else(|error| panic!("{error}"));
+        let endpoint = SimulatedEndpoint::new(config).unwrap_or_else(|error| panic!("{error}"));
         let end = |next_at| End {
             next_at,
             ..End::default()

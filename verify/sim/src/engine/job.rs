@@ -5,8 +5,8 @@ use super::oracle::Oracle;
 use super::plan::{EnginePlan, Flow};
 use super::process::Process;
 use crate::payload;
-use portolan::binding::simulated::{Pending, SimulatedConfig, SimulatedJob};
-use portolan::{Completion, Failed, Group, Node, PortConfig, ReduceOp, Request, Target};
+use portolan::binding::simulated::{Pending, SimulatedConfig, SimulatedJob, SimulatedNode};
+use portolan::{Completion, Failed, Group, PortConfig, ReduceOp, Request, Target};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -42,7 +42,7 @@ enum What {
 pub(super) struct JobProgram {
     node: u32,
     plan: Rc<EnginePlan>,
-    rank: Node,
+    rank: SimulatedNode,
     rounds: Vec<Round>,
     next_round: u32,
     /// Rounds that may be in flight at a time.
@@ -72,7 +72,7 @@ impl JobProgram {
             first_port: 0,
             seed: plan.seed,
         };
-        let mut rank = Node::simulated(config, place).unwrap_or_else(|error| panic!("{error}"));
+        let mut rank = SimulatedNode::new(config, place).unwrap_or_else(|error| panic!("{error}"));
         for (index, _) in plan.flows_of(node).filter(|(_, flow)| flow.dst == node) {
             let port = u16::try_from(index).unwrap_or(u16::MAX);
             rank.open(port, PortConfig::default())

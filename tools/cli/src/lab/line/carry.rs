@@ -147,7 +147,7 @@ impl Carrier {
             };
             match received {
                 Ok(Some(arrived)) => {
-                    let left = self.delay.saturating_sub(arrived.age);
+                    let left = self.delay.saturating_sub(arrived.age());
                     ring.push(arrived.bytes, Instant::now() + left);
                     if let Some((_, from)) = ring.last().and_then(net::wire_addresses) {
                         self.switch.learn(from, index);

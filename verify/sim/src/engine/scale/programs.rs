@@ -7,9 +7,11 @@
 
 use super::crowd::{Crowd, Member};
 use super::{ScaleRow, overflowed};
-use portolan::binding::simulated::{SimulatedConfig, SimulatedJob, virtual_ns};
-use portolan::binding::{ActiveMessage, Cookie, Endpoint, PeerIndex, RawPiece, Sent, SubmitError};
-use portolan::{Node, ReduceOp, Request};
+use portolan::binding::simulated::{
+    SimulatedConfig, SimulatedEndpoint, SimulatedJob, SimulatedNode, virtual_ns,
+};
+use portolan::binding::{ActiveMessage, Cookie, PeerIndex, RawPiece, Sent, SubmitError};
+use portolan::{ReduceOp, Request};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -118,7 +120,7 @@ impl Shared {
 
 /// An endpoint that sends its load to its targets.
 pub(super) struct Sender {
-    endpoint: Endpoint,
+    endpoint: SimulatedEndpoint,
     node: u32,
     targets: Vec<Course>,
     load: Load,
@@ -179,7 +181,7 @@ impl Sender {
         expected: i64,
         shared: &Shared,
     ) -> Sender {
-        let mut endpoint = Endpoint::simulated(config).unwrap_or_else(|error| panic!("{error}"));
+        let mut endpoint = SimulatedEndpoint::new(config).unwrap_or_else(|error| panic!("{error}"));
         let left = Arc::new(AtomicI64::new(expected));
         let (still, shared) = (Arc::clone(&left), shared.clone());
         let hook = move |message: ActiveMessage<'_>| {
@@ -293,7 +295,7 @@ impl Member for Sender {
 
 /// A rank that makes rounds of a collective operation.
 pub(super) struct Rank {
-    node: Node,
+    node: SimulatedNode,
     is_barrier: bool,
     rounds: u32,
     done: u32,
@@ -311,7 +313,7 @@ impl Rank {
                 seed: 1,
             };
             Rank {
-                node: Node::simulated(config, place).unwrap_or_else(|error| panic!("{error}")),
+                node: SimulatedNode::new(config, place).unwrap_or_else(|error| panic!("{error}")),
                 is_barrier,
                 rounds,
                 done: 0,
