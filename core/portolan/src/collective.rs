@@ -8,7 +8,7 @@
 
 mod record;
 
-pub(crate) use record::{GroupNotice, HEAD_LEN, Head, OWN_OP, PART_INLINE_LEN_MAX, PART_LEN_LEN};
+pub(crate) use record::{GroupNotice, HEAD_LEN, Head, Layout, OWN_OP, PART_INLINE_LEN_MAX};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -195,6 +195,9 @@ pub(crate) struct Members {
 }
 
 impl Members {
+    /// Number of the group of all processes of a job.
+    pub(crate) const JOB_ID: u16 = 0;
+
     /// Ports per group: one for each pending operation.
     #[allow(clippy::cast_possible_truncation, reason = "it is 2")]
     pub(crate) const PORTS: u16 = PENDING_OPS_MAX as u16;
@@ -346,6 +349,9 @@ impl State {
     /// Checks that no member waits in a different operation with the number of `own`, which has
     /// just begun.
     pub(crate) fn check_waiting(&mut self, me: u32, own: &Head) -> Result<(), Pair> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
         let different = |(rank, theirs): (&u32, &Head)| {
             (theirs.seq == own.seq && theirs != own).then_some((*rank, *theirs))
         };

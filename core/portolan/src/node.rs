@@ -40,6 +40,7 @@ pub use tagged::{Claimed, Envelope, TagMatch, TagTarget};
 pub use window::Window;
 
 use collective::{Sending, Task, Wait};
+use exchange::PreparedPlans;
 
 use crate::buffer::{self, Buffer};
 use crate::engine::{
@@ -79,6 +80,7 @@ pub struct Node {
     /// Set when the process has left the job.
     is_closed: bool,
     model: model::Status,
+    plans: PreparedPlans,
 }
 
 impl Node {

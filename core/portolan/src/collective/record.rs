@@ -57,7 +57,7 @@ pub(crate) struct Head {
 pub(crate) const PART_INLINE_LEN_MAX: usize = 1024 - HEAD_LEN - PART_LEN_LEN;
 
 /// Bytes of the length of a part.
-pub(crate) const PART_LEN_LEN: usize = 8;
+const PART_LEN_LEN: usize = 8;
 
 /// Bit of the kind of a head that the length of a part follows.
 const IS_PART: u8 = 1 << 7;
@@ -140,17 +140,6 @@ impl Head {
         }
     }
 
-    /// Writes a message of the head, the length of a part's data, and the data that are in the same
-    /// message. Returns its length.
-    pub(crate) fn write_part(&self, data_len: usize, inline: &[u8], place: &mut [u8]) -> usize {
-        let data_at = HEAD_LEN + PART_LEN_LEN;
-        place[..HEAD_LEN].copy_from_slice(&self.to_bytes());
-        place[1] |= IS_PART;
-        place[HEAD_LEN..data_at].copy_from_slice(&(data_len as u64).to_le_bytes());
-        place[data_at..data_at + inline.len()].copy_from_slice(inline);
-        data_at + inline.len()
-    }
-
     /// Returns whether no further message follows `bytes`, which begin with this head.
     pub(crate) fn is_complete(&self, bytes: &[u8]) -> bool {
         let is_part = bytes.get(1).is_some_and(|kind| kind & IS_PART != 0);
@@ -173,6 +162,15 @@ impl Head {
         bytes
     }
 
+    /// Tests whether a message begins with the head `own`, in either layout.
+    pub(crate) fn begins(message: &[u8], own: &[u8; HEAD_LEN]) -> bool {
+        message.first_chunk().is_some_and(|theirs| {
+            let mut theirs: [u8; HEAD_LEN] = *theirs;
+            theirs[1] &= !IS_PART;
+            theirs == *own
+        })
+    }
+
     /// Parses the head at the beginning of `bytes`.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Head> {
         let (&[version, kind, op, datatype], rest) = bytes.split_first_chunk()?;
@@ -192,6 +190,57 @@ impl Head {
             len: u64::from_le_bytes(*len),
             members: u64::from_le_bytes(*members),
         })
+    }
+}
+
+/// Layout of the message that begins with a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// The data follow, of the length that every member has passed.
+    Whole,
+    /// The length of the data in the message follows, then the data.
+    Part,
+}
+
+impl Layout {
+    /// Returns the length of a message with `len` bytes of data.
+    pub(crate) fn message_len(self, len: usize) -> usize {
+        match self {
+            Layout::Whole => HEAD_LEN + len,
+            Layout::Part => HEAD_LEN + PART_LEN_LEN + len,
+        }
+    }
+
+    /// Writes the message of `head` and those data of `len` bytes that are in the same message.
+    /// Returns the message.
+    pub(crate) fn write<'a>(
+        self,
+        head: &[u8; HEAD_LEN],
+        len: usize,
+        inline: &[u8],
+        place: &'a mut [u8],
+    ) -> &'a [u8] {
+        let data_at = self.message_len(0);
+        let message = &mut place[..data_at + inline.len()];
+        message[..HEAD_LEN].copy_from_slice(head);
+        if self == Layout::Part {
+            message[1] |= IS_PART;
+            message[HEAD_LEN..data_at].copy_from_slice(&(len as u64).to_le_bytes());
+        }
+        message[data_at..].copy_from_slice(inline);
+        message
+    }
+
+    /// Returns the length of the part whose message continues with `behind`, and the data that
+    /// follow. The data of [`Layout::Whole`] have the length `len`.
+    pub(crate) fn split(self, len: usize, behind: &[u8]) -> Option<(u64, &[u8])> {
+        match self {
+            Layout::Whole => Some((len as u64, behind)),
+            Layout::Part => {
+                let (len, data) = behind.split_first_chunk()?;
+                Some((u64::from_le_bytes(*len), data))
+            }
+        }
     }
 }
 

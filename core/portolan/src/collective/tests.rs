@@ -202,13 +202,17 @@ fn part_is_complete_if_its_data_are_in_the_same_message() {
     let mut place = [0xa5; 1024];
     for data_len in [0, 5, PART_INLINE_LEN_MAX] {
         let data = vec![7; data_len];
-        let len = head.write_part(data_len, &data, &mut place);
-        assert_eq!(Head::parse(&place[..len]), Some(head));
-        assert!(head.is_complete(&place[..len]), "{data_len}");
-        assert_eq!(place[len - data_len..len], data);
+        let bytes = head.to_bytes();
+        let message = Layout::Part.write(&bytes, data_len, &data, &mut place);
+        assert_eq!(Head::parse(message), Some(head));
+        assert!(Head::begins(message, &bytes) && !Head::begins(&message[1..], &bytes));
+        assert!(head.is_complete(message), "{data_len}");
+        let (len, behind) = Layout::Part.split(0, &message[HEAD_LEN..]).unwrap();
+        assert_eq!((len, behind), (data_len as u64, &data[..]));
     }
-    let len = head.write_part(PART_INLINE_LEN_MAX + 1, &[], &mut place);
-    assert!(!head.is_complete(&place[..len]));
+    let len = PART_INLINE_LEN_MAX + 1;
+    let message = Layout::Part.write(&head.to_bytes(), len, &[], &mut place);
+    assert!(!head.is_complete(message));
     // Without the length of a part, all data of the operation are expected.
     assert!(!head.is_complete(&head.to_bytes()));
 }

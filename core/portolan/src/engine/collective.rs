@@ -12,6 +12,7 @@ use crate::collective::{Fault, GroupNotice, Head, Members, PENDING_OPS_MAX, Pair
 use crate::error::Error;
 use portolan_proto::{Cause, LaneId, OpId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
 use std::collections::{BTreeMap, VecDeque};
+use std::iter;
 
 /// System port for the notices of all groups. The groups' own ports have lower numbers.
 const NOTICE_PORT: PortId = PortId::system(u16::MAX);
@@ -23,10 +24,36 @@ const COMPARED_MAX: usize = 16;
 /// Name of the counter for messages of the library that this version cannot parse.
 const MALFORMED: &str = "collective_malformed";
 
-/// State of the groups' operations, by group number.
+/// State of the groups' operations.
 #[derive(Debug, Default)]
 pub(crate) struct Collectives {
-    groups: BTreeMap<u16, Entry>,
+    /// The group of all processes, which most programs use: found without a search.
+    job: Entry,
+    /// The other groups, by number.
+    others: BTreeMap<u16, Entry>,
+}
+
+impl Collectives {
+    #[inline]
+    fn get(&self, group: u16) -> Option<&Entry> {
+        match group {
+            Members::JOB_ID => Some(&self.job),
+            other => self.others.get(&other),
+        }
+    }
+
+    #[inline]
+    fn entry(&mut self, group: u16) -> &mut Entry {
+        match group {
+            Members::JOB_ID => &mut self.job,
+            other => self.others.entry(other).or_default(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u16, &Entry)> {
+        let others = self.others.iter().map(|(id, entry)| (*id, entry));
+        iter::once((Members::JOB_ID, &self.job)).chain(others)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,8 +91,9 @@ impl Inner {
         }
     }
 
+    #[inline]
     fn group_entry(&mut self, group: u16) -> &mut Entry {
-        self.collectives.groups.entry(group).or_default()
+        self.collectives.entry(group)
     }
 
     /// Queues an operation that cannot begin yet.
@@ -80,13 +108,13 @@ impl Inner {
 
     /// Returns whether operations of the group are queued.
     pub(crate) fn has_queue(&self, group: u16) -> bool {
-        let entry = self.collectives.groups.get(&group);
+        let entry = self.collectives.get(group);
         entry.is_some_and(|entry| !entry.queue.is_empty())
     }
 
     /// Returns whether this is the first operation in the queue.
     pub(crate) fn is_next(&self, group: u16, op: OpId) -> bool {
-        let entry = self.collectives.groups.get(&group);
+        let entry = self.collectives.get(group);
         entry.is_some_and(|entry| entry.queue.front() == Some(&op))
     }
 
@@ -120,7 +148,7 @@ impl Inner {
     /// Tests whether the group is broken.
     #[inline]
     pub(crate) fn is_broken(&self, group: u16) -> bool {
-        let entry = self.collectives.groups.get(&group);
+        let entry = self.collectives.get(group);
         entry.is_some_and(|entry| entry.state.broken().is_some())
     }
 
@@ -181,12 +209,22 @@ impl Inner {
     }
 
     /// Returns the first difference among the first `count` unread messages of each port.
+    #[inline]
     fn find_unread(&mut self, group: &Members, count: usize) -> Option<Pair> {
+        let mut ports = (0..PENDING_OPS_MAX).map(|slot| PortId::system(group.port(slot)));
+        match ports.any(|port| self.core.may_wait_at(port)) {
+            true => self.find_unread_at_ports(group, count),
+            false => None,
+        }
+    }
+
+    #[inline(never)]
+    fn find_unread_at_ports(&mut self, group: &Members, count: usize) -> Option<Pair> {
         let me = self.rank();
         let Inner {
             core, collectives, ..
         } = self;
-        let state = &collectives.groups.get(&group.id())?.state;
+        let state = &collectives.get(group.id())?.state;
         (0..PENDING_OPS_MAX).find_map(|slot| {
             let port = PortId::system(group.port(slot));
             // Sender of the long data that come next, without a head of their own.
@@ -206,7 +244,7 @@ impl Inner {
 
     /// Checks the unread messages of all groups.
     pub(crate) fn check_groups(&mut self) {
-        let entries = self.collectives.groups.values();
+        let entries = self.collectives.all().map(|(_, entry)| entry);
         let intact = entries.filter(|entry| entry.state.broken().is_none());
         let groups: Vec<Members> = intact.filter_map(|entry| entry.members.clone()).collect();
         for group in groups {
@@ -219,11 +257,13 @@ impl Inner {
     /// Returns an error if members have called different operations and the program has not been
     /// notified.
     pub(crate) fn check_unreported(&mut self) -> Result<(), Error> {
-        let entries = self.collectives.groups.iter();
-        let mut unreported = entries.filter(|(_, entry)| {
+        let is_unreported = |entry: &Entry| {
             !entry.is_reported && matches!(entry.state.broken(), Some(Fault::Mismatch(_)))
-        });
-        match unreported.next().map(|(id, _)| *id) {
+        };
+        let mut all = self.collectives.all();
+        let unreported = all.find_map(|(id, entry)| is_unreported(entry).then_some(id));
+        drop(all);
+        match unreported {
             Some(group) => Err(self.report_broken(group)),
             None => Ok(()),
         }

@@ -9,12 +9,13 @@
 use super::Group;
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
-use crate::collective::{GroupNotice, HEAD_LEN, Head, PART_LEN_LEN};
+use crate::collective::{GroupNotice, HEAD_LEN, Head, Layout};
 use crate::engine::{Awaited, Engine, Submitted, system_spec};
 use crate::error::Error;
 use crate::multicast::Announcement;
 use crate::ops::{Completion, Failed, OpKind};
 use portolan_proto::{Cause, Instant, NotTaken, OpId, PeerId, PortId};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Time after which a member notifies the member that it waits for. Longer than members of a
@@ -28,13 +29,23 @@ const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
 const SHORT_LEN_MAX: usize = 128;
 
 /// A pending collective operation of this process.
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    group: Group,
+#[derive(Debug)]
+pub(crate) struct Task<'a> {
+    group: Cow<'a, Group>,
     head: Head,
+    /// The head, as messages begin with it.
+    bytes: [u8; HEAD_LEN],
 }
 
-impl Task {
+impl Task<'_> {
+    /// Returns the task with its own group.
+    pub(super) fn into_owned(self) -> Task<'static> {
+        Task {
+            group: Cow::Owned(self.group.into_owned()),
+            ..self
+        }
+    }
+
     pub(super) fn group(&self) -> &Group {
         &self.group
     }
@@ -70,16 +81,9 @@ impl Task {
         len <= INLINE_LEN_MAX
     }
 
-    fn is_short(len: usize) -> bool {
-        HEAD_LEN + PART_LEN_LEN + len <= SHORT_LEN_MAX
-    }
-
-    /// Builds one message of header and data.
-    fn with_header<'a>(&self, place: &'a mut [u8], bytes: &[u8]) -> &'a [u8] {
-        let len = HEAD_LEN + bytes.len();
-        place[..HEAD_LEN].copy_from_slice(&self.head.to_bytes());
-        place[HEAD_LEN..len].copy_from_slice(bytes);
-        &place[..len]
+    /// Builds the message with these data.
+    fn message<'a>(&self, layout: Layout, bytes: &[u8], place: &'a mut [u8]) -> &'a [u8] {
+        layout.write(&self.bytes, bytes.len(), bytes, place)
     }
 }
 
@@ -132,35 +136,41 @@ impl Node {
         member: u32,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let peer = self.engine.enter().peer_of(task, member)?;
-        if Task::is_short(bytes.len()) {
-            let mut place = [0; SHORT_LEN_MAX];
-            return self.send_message(task, peer, task.with_header(&mut place, bytes));
-        }
-        let mut place = [0; INBOX_LEN_MAX];
         if Task::is_inline(bytes.len()) {
-            return self.send_message(task, peer, task.with_header(&mut place, bytes));
+            return self.send_inline(task, member, Layout::Whole, bytes);
         }
-        self.send_message(task, peer, task.with_header(&mut place, &[]))?;
-        self.send_message(task, peer, bytes)
+        self.send_inline(task, member, Layout::Whole, &[])?;
+        let peer = self.engine.enter().peer_of(task, member)?;
+        self.send_queued(task, peer, bytes)
     }
 
-    /// Sends a part of an operation's data, which fits one message with its head.
-    pub(super) fn send_part(
+    /// Sends a head with data in one message.
+    pub(super) fn send_inline(
         &mut self,
         task: &Task,
         member: u32,
+        layout: Layout,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let peer = self.engine.enter().peer_of(task, member)?;
-        if Task::is_short(bytes.len()) {
-            let mut place = [0; SHORT_LEN_MAX];
-            let len = task.head.write_part(bytes.len(), bytes, &mut place);
-            return self.send_message(task, peer, &place[..len]);
+        let (mut short, mut long);
+        let place = match layout.message_len(bytes.len()) <= SHORT_LEN_MAX {
+            true => {
+                short = [0; SHORT_LEN_MAX];
+                &mut short[..]
+            }
+            false => {
+                long = [0; INBOX_LEN_MAX];
+                &mut long[..]
+            }
+        };
+        let message = task.message(layout, bytes, place);
+        let mut engine = self.engine.enter();
+        let peer = engine.peer_of(task, member)?;
+        if engine.send_direct(peer, &system_spec(task.port()), message) {
+            return Ok(());
         }
-        let mut place = [0; INBOX_LEN_MAX];
-        let len = task.head.write_part(bytes.len(), bytes, &mut place);
-        self.send_message(task, peer, &place[..len])
+        drop(engine);
+        self.send_queued(task, peer, message)
     }
 
     /// Starts to send a copy of `bytes` to `member`; long ones must be waited for.
@@ -171,10 +181,11 @@ impl Node {
         bytes: &[u8],
     ) -> Result<Option<Wait>, Error> {
         let engine = &mut *self.engine.enter();
-        if Task::is_short(bytes.len()) {
+        let layout = Layout::Whole;
+        if layout.message_len(bytes.len()) <= SHORT_LEN_MAX {
             let peer = engine.peer_of(task, member)?;
             let mut place = [0; SHORT_LEN_MAX];
-            let message = task.with_header(&mut place, bytes);
+            let message = task.message(layout, bytes, &mut place);
             if engine.send_direct(peer, &system_spec(task.port()), message) {
                 return Ok(None);
             }
@@ -182,12 +193,11 @@ impl Node {
         engine.begin_send(task, member, bytes)
     }
 
-    fn send_message(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
+    /// Sends a message that may have to wait for earlier ones.
+    #[inline(never)]
+    fn send_queued(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
         let spec = system_spec(task.port());
         let mut engine = self.engine.enter();
-        if engine.send_direct(peer, &spec, bytes) {
-            return Ok(());
-        }
         if engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
             engine.flush();
             return Ok(());
@@ -217,62 +227,34 @@ impl Node {
         member: u32,
         into: &mut [u8],
     ) -> Result<(), Error> {
-        let peer = self.engine.enter().peer_of(task, member)?;
-        if !Task::is_inline(into.len()) {
-            return self.receive_long(task, peer, into);
+        match Task::is_inline(into.len()) {
+            true => self.receive_inline(task, member, Layout::Whole, into),
+            false => self.receive_long(task, member, into),
         }
-        if Task::is_short(into.len()) {
-            let mut place = [0; SHORT_LEN_MAX];
-            if let Some(len) = self.receive_soon(task, peer, &mut place) {
-                let engine = &mut *self.engine.enter();
-                return engine.take_inline(task, peer, &place[..len], into);
-            }
-        }
-        let mut place = [0; INBOX_LEN_MAX];
-        let len = self.receive_message(task, peer, &mut place)?;
-        let engine = &mut *self.engine.enter();
-        engine.take_inline(task, peer, &place[..len], into)
     }
 
-    /// Waits for a part of an operation's data that fills `into`, in one message with its head.
-    pub(super) fn receive_part(
+    /// Waits for data that fill `into`, in one message with their head.
+    pub(super) fn receive_inline(
         &mut self,
         task: &Task,
         member: u32,
+        layout: Layout,
         into: &mut [u8],
     ) -> Result<(), Error> {
-        let peer = self.engine.enter().peer_of(task, member)?;
-        let expected = into.len();
-        if Task::is_short(expected) {
+        let mut engine = self.engine.enter();
+        let peer = engine.peer_of(task, member)?;
+        if layout.message_len(into.len()) <= SHORT_LEN_MAX {
             let mut place = [0; SHORT_LEN_MAX];
-            if let Some(len) = self.receive_soon(task, peer, &mut place) {
-                let engine = &mut *self.engine.enter();
-                return engine.take_part(task, peer, &place[..len], expected, Some(into));
+            if let Some(len) = engine.receive_soon(task, peer, &mut place) {
+                return engine.take_inline(task, peer, layout, &place[..len], into);
             }
         }
+        drop(engine);
+        // A message of another operation may be longer.
         let mut place = [0; INBOX_LEN_MAX];
         let len = self.receive_message(task, peer, &mut place)?;
         let engine = &mut *self.engine.enter();
-        engine.take_part(task, peer, &place[..len], expected, Some(into))
-    }
-
-    /// Receives the next message of `peer` if it is here, or arrives within the first turns, and
-    /// fits `place`.
-    #[inline]
-    fn receive_soon(&mut self, task: &Task, peer: PeerId, place: &mut [u8]) -> Option<usize> {
-        let (port, source) = (task.port(), Some(peer));
-        let engine = &mut *self.engine.enter();
-        match engine.take_held(port, source, place) {
-            Ok(received) => {
-                engine.leave_to_caller();
-                Some(received.len)
-            }
-            Err(NotTaken::Nothing) => {
-                let received = engine.recv_next(port, source, place, || false);
-                received.map(|received| received.len)
-            }
-            Err(NotTaken::Other) => None,
-        }
+        engine.take_inline(task, peer, layout, &place[..len], into)
     }
 
     fn receive_message(
@@ -281,14 +263,14 @@ impl Node {
         peer: PeerId,
         place: &mut [u8],
     ) -> Result<usize, Error> {
-        if let Some(len) = self.receive_soon(task, peer, place) {
-            return Ok(len);
-        }
         let (port, source) = (task.port(), Some(peer));
         let mut engine = self.engine.enter();
+        if let Some(len) = engine.receive_soon(task, peer, place) {
+            return Ok(len);
+        }
         let len = place.len() as u64;
         let inner = &mut engine.inner;
-        // SAFETY: as in `send_message`; `place` is not used before the operation is complete.
+        // SAFETY: as in `send_queued`; `place` is not used before the operation is complete.
         let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, place) };
         inner.core.post_recv(port, op, len, source);
         engine.drain();
@@ -298,8 +280,9 @@ impl Node {
 
     /// Receives long data. Header and data arrive in order, and a buffer for each is posted in
     /// advance, so that long data are received directly into their place.
-    fn receive_long(&mut self, task: &Task, peer: PeerId, into: &mut [u8]) -> Result<(), Error> {
+    fn receive_long(&mut self, task: &Task, member: u32, into: &mut [u8]) -> Result<(), Error> {
         let mut engine = self.engine.enter();
+        let peer = engine.peer_of(task, member)?;
         let mut head = engine.post_head(task, peer)?;
         let (port, source) = (task.port(), Some(peer));
         let len = into.len() as u64;
@@ -328,12 +311,29 @@ impl Node {
             engine.give_up_wait(wait);
         }
         waited?;
-        let message = engine.finish_message(wait)?;
-        engine.take_inline(task, wait.peer, &message, &mut [])
+        engine.finish_inline(task, wait, &mut [])
     }
 }
 
 impl Engine {
+    /// Receives the next message of `peer` if it is here, or arrives within the first turns, and
+    /// fits `place`.
+    #[inline]
+    fn receive_soon(&mut self, task: &Task, peer: PeerId, place: &mut [u8]) -> Option<usize> {
+        let (port, source) = (task.port(), Some(peer));
+        match self.take_held(port, source, place) {
+            Ok(received) => {
+                self.leave_to_caller();
+                Some(received.len)
+            }
+            Err(NotTaken::Nothing) => {
+                let received = self.recv_next(port, source, place, || false);
+                received.map(|received| received.len)
+            }
+            Err(NotTaken::Other) => None,
+        }
+    }
+
     /// Returns whether the operation of `wait` has ended, without waiting. Notifies the member that
     /// has been waited for for long.
     pub(super) fn poll_task(&mut self, task: &Task, wait: &mut Wait) -> Result<bool, Error> {
@@ -370,7 +370,11 @@ impl Engine {
     }
 
     /// Begins the operation of `group` that `call` describes. Queued operations come first.
-    pub(crate) fn begin_task(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
+    pub(crate) fn begin_task<'a>(
+        &mut self,
+        group: &'a Group,
+        call: Head,
+    ) -> Result<Task<'a>, Error> {
         let id = group.members().id();
         match self.inner.has_queue(id) {
             true => Err(Error::GroupBusy { group: id }),
@@ -379,12 +383,18 @@ impl Engine {
     }
 
     /// Begins an operation like [`Engine::begin_task`], ahead of queued ones.
-    pub(super) fn begin_task_now(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
+    pub(super) fn begin_task_now<'a>(
+        &mut self,
+        group: &'a Group,
+        call: Head,
+    ) -> Result<Task<'a>, Error> {
         let begun = self.inner.begin_collective(group.members(), &call);
         self.flush_if_wanted();
+        let head = begun?;
         Ok(Task {
-            group: group.clone(),
-            head: begun?,
+            group: Cow::Borrowed(group),
+            head,
+            bytes: head.to_bytes(),
         })
     }
 
@@ -484,7 +494,8 @@ impl Engine {
         inline: &[u8],
     ) -> Result<(), Error> {
         let peer = self.peer_of(task, member)?;
-        self.begin_message(task, peer, inline)
+        let mut place = [0; INBOX_LEN_MAX];
+        self.begin_message(task, peer, task.message(Layout::Whole, inline, &mut place))
     }
 
     /// Starts to send a part of an operation's data, with their length behind the head. Data that do
@@ -499,11 +510,8 @@ impl Engine {
         let peer = self.peer_of(task, member)?;
         let inline = if long.is_some() { &[] } else { bytes };
         let mut place = [0; INBOX_LEN_MAX];
-        let len = task.head.write_part(bytes.len(), inline, &mut place);
-        let spec = system_spec(task.port());
-        let sent = self.inner.send_copy_spec(peer, spec, &place[..len]);
-        self.flush();
-        sent?;
+        let message = Layout::Part.write(&task.bytes, bytes.len(), inline, &mut place);
+        self.begin_message(task, peer, message)?;
         long.map(|long| self.begin_payload(task, peer, long))
             .transpose()
     }
@@ -518,40 +526,18 @@ impl Engine {
         inline: Option<&mut [u8]>,
     ) -> Result<(), Error> {
         let message = self.finish_message(wait)?;
-        self.take_part(task, wait.peer, &message, len, inline)
-    }
-
-    /// Checks the message of a part like [`Engine::finish_part`].
-    fn take_part(
-        &mut self,
-        task: &Task,
-        peer: PeerId,
-        message: &[u8],
-        len: usize,
-        inline: Option<&mut [u8]>,
-    ) -> Result<(), Error> {
-        let behind = self.check_head(task, peer, message)?;
-        let Some((theirs, data)) = behind.split_first_chunk() else {
-            return Err(self.violation(peer, "part of a collective operation without length"));
-        };
-        let theirs = u64::from_le_bytes(*theirs);
-        let (group, own) = (task.group_id(), task.head);
-        self.inner
-            .check_part(group, peer, &own, (theirs, len as u64))?;
         let into = inline.unwrap_or(&mut []);
-        self.check_len(peer, data.len() as u64, into.len() as u64)?;
-        into.copy_from_slice(data);
-        Ok(())
+        self.take_message(task, wait.peer, (Layout::Part, len), &message, into)
     }
 
     fn begin_head(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
         let is_inline = Task::is_inline(bytes.len());
-        self.begin_message(task, peer, if is_inline { bytes } else { &[] })
+        let inline = if is_inline { bytes } else { &[] };
+        let mut place = [0; INBOX_LEN_MAX];
+        self.begin_message(task, peer, task.message(Layout::Whole, inline, &mut place))
     }
 
-    fn begin_message(&mut self, task: &Task, peer: PeerId, inline: &[u8]) -> Result<(), Error> {
-        let mut place = [0; INBOX_LEN_MAX];
-        let message = task.with_header(&mut place, inline);
+    fn begin_message(&mut self, task: &Task, peer: PeerId, message: &[u8]) -> Result<(), Error> {
         let spec = system_spec(task.port());
         let sent = self.inner.send_copy_spec(peer, spec, message);
         self.flush();
@@ -619,7 +605,7 @@ impl Engine {
         into: &mut [u8],
     ) -> Result<(), Error> {
         let message = self.finish_message(wait)?;
-        self.take_inline(task, wait.peer, &message, into)
+        self.take_inline(task, wait.peer, Layout::Whole, &message, into)
     }
 
     /// Returns what follows the header of long data after a finished wait for it: nothing, or an
@@ -640,14 +626,35 @@ impl Engine {
         announcement.map(Some).ok_or_else(violation)
     }
 
+    /// Checks a message whose data fill `into`, and copies them.
+    #[inline]
     fn take_inline(
         &mut self,
         task: &Task,
         peer: PeerId,
+        layout: Layout,
         message: &[u8],
         into: &mut [u8],
     ) -> Result<(), Error> {
-        let data = self.check_head(task, peer, message)?;
+        self.take_message(task, peer, (layout, into.len()), message, into)
+    }
+
+    /// Checks a message about `len` bytes of data, and copies those that it contains.
+    #[inline]
+    fn take_message(
+        &mut self,
+        task: &Task,
+        peer: PeerId,
+        (layout, len): (Layout, usize),
+        message: &[u8],
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        let behind = self.check_head(task, peer, message)?;
+        let Some((theirs, data)) = layout.split(len, behind) else {
+            return Err(self.violation(peer, "part of a collective operation without length"));
+        };
+        let lens = (theirs, len as u64);
+        (self.inner).check_part(task.group_id(), peer, &task.head, lens)?;
         self.check_len(peer, data.len() as u64, into.len() as u64)?;
         into.copy_from_slice(data);
         Ok(())
@@ -660,6 +667,9 @@ impl Engine {
         peer: PeerId,
         message: &'a [u8],
     ) -> Result<&'a [u8], Error> {
+        if Head::begins(message, &task.bytes) {
+            return Ok(&message[HEAD_LEN..]);
+        }
         let Some(theirs) = Head::parse(message) else {
             return Err(self.violation(peer, "data of a collective operation without a header"));
         };

@@ -16,9 +16,11 @@ mod memory;
 mod nonblocking;
 mod operator;
 mod plan;
+mod prepared;
 mod short;
 
 pub use operator::Operator;
+pub(super) use prepared::PreparedPlans;
 
 use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head, PART_INLINE_LEN_MAX};
@@ -29,6 +31,7 @@ use crate::ops::Request;
 use machine::Exchange;
 use memory::{Combine, Memories};
 use plan::{Plan, Position};
+use prepared::{Choice, Form, Planned, Shape};
 
 /// Bytes of a vector from which an allreduce sends each member one block to combine. Shorter ones are
 /// combined as a whole in fewer rounds.
@@ -37,12 +40,12 @@ const LONG_ALLREDUCE_MIN: usize = 64 << 10;
 /// An operation that has not begun.
 struct Operation {
     head: Head,
-    plan: Plan,
+    plan: Planned,
     combine: Option<Combine>,
 }
 
 impl Operation {
-    fn new(kind: CollectiveKind, root: u32, len: usize, plan: Plan) -> Operation {
+    fn new(kind: CollectiveKind, root: u32, len: usize, plan: Planned) -> Operation {
         Operation {
             head: Head::new(kind, root, len),
             plan,
@@ -58,10 +61,17 @@ impl Operation {
         input: Buffer,
         output: Buffer,
     ) -> Result<Request, Error> {
-        let memories = Memories::new(input, output, self.plan.scratch_len)?;
-        let engine = &mut *node.engine.enter();
-        let machine = Exchange::new(self.plan, memories, self.combine);
-        engine.run(group, self.head, machine)
+        let Operation {
+            head,
+            plan,
+            combine,
+        } = self;
+        start(
+            node,
+            group,
+            (head, plan.into_plan(), combine),
+            (input, output),
+        )
     }
 
     /// Performs the operation on borrowed memory, which is released before it returns.
@@ -72,15 +82,29 @@ impl Operation {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), Error> {
-        if self.plan.is_short() {
-            let begun = node.engine.enter().begin_task(group, self.head);
-            match begun {
-                Ok(task) => return short::perform(self, node, &task, input, output),
-                // It must wait for its turn.
-                Err(Error::GroupBusy { .. }) => {}
-                Err(error) => return Err(error),
+        let Operation {
+            head,
+            plan,
+            combine,
+        } = self;
+        let plan = match node.plans.take(plan)? {
+            Choice::Short(mut prepared) => {
+                let begun = node.engine.enter().begin_task(group, head);
+                match begun {
+                    Ok(task) => {
+                        let combine = combine.as_ref();
+                        let result =
+                            short::perform(&mut prepared, combine, node, &task, (input, output));
+                        node.plans.keep(prepared);
+                        return node.engine.enter().end_task(&task, result);
+                    }
+                    // It must wait for its turn.
+                    Err(Error::GroupBusy { .. }) => prepared.plan,
+                    Err(error) => return Err(error),
+                }
             }
-        }
+            Choice::Long(plan) => plan,
+        };
         // SAFETY: the guard takes the memory back before the borrows end, and nothing else uses the
         // bytes until then. The input is not written.
         let (input, output) = unsafe {
@@ -89,11 +113,23 @@ impl Operation {
                 Buffer::from_raw_mut(output.as_mut_ptr(), output.len()),
             )
         };
-        let request = self.begin(node, group, input, output)?;
+        let request = start(node, group, (head, plan, combine), (input, output))?;
         let mut guard = RequestGuard::new(node, request);
         guard.node().wait(request)?;
         Ok(())
     }
+}
+
+/// Begins an operation on `input` and `output`, and returns its request.
+fn start(
+    node: &mut Node,
+    group: &Group,
+    (head, plan, combine): (Head, Plan, Option<Combine>),
+    (input, output): (Buffer, Buffer),
+) -> Result<Request, Error> {
+    let memories = Memories::new(input, output, plan.scratch_len)?;
+    let engine = &mut *node.engine.enter();
+    engine.run(group, head, Exchange::new(plan, memories, combine))
 }
 
 impl Group {
@@ -102,6 +138,14 @@ impl Group {
             own: self.rank() as usize,
             size: self.size() as usize,
         }
+    }
+
+    /// Returns the plan of an operation on blocks of equal lengths.
+    fn planned(&self, form: Form) -> Planned {
+        Planned::Of(Shape {
+            position: self.position(),
+            form,
+        })
     }
 }
 
@@ -128,6 +172,11 @@ fn check_len(name: &'static str, len: usize, wanted: usize) -> Result<(), Error>
     }
 }
 
+/// Returns the length of one block of `len` bytes for each member.
+fn equal(group: &Group, len: usize) -> usize {
+    len.saturating_mul(group.size() as usize)
+}
+
 /// Checks the number of lengths, and that `len` bytes are those of all blocks.
 fn check_lens(group: &Group, name: &'static str, lens: &[usize], len: usize) -> Result<(), Error> {
     let size = group.size() as usize;
@@ -141,11 +190,18 @@ fn check_lens(group: &Group, name: &'static str, lens: &[usize], len: usize) -> 
     check_len(name, len, total.unwrap_or(usize::MAX))
 }
 
+/// Returns the operation in which every member gets the blocks of all, of equal lengths.
+fn allgather(group: &Group, mine: usize, all: usize) -> Result<Operation, Error> {
+    check_len("memory for all blocks", all, equal(group, mine))?;
+    let plan = group.planned(Form::Allgather { len: mine });
+    Ok(Operation::new(CollectiveKind::Allgather, 0, all, plan))
+}
+
 /// Returns the operation in which every member gets the blocks of all.
-fn allgather(group: &Group, mine: usize, all: usize, lens: &[usize]) -> Result<Operation, Error> {
+fn allgatherv(group: &Group, mine: usize, all: usize, lens: &[usize]) -> Result<Operation, Error> {
     check_lens(group, "memory for all blocks", lens, all)?;
     check_len("own block", mine, lens[group.rank() as usize])?;
-    let plan = plan::allgather(group.position(), lens);
+    let plan = Planned::Made(plan::allgather(group.position(), lens));
     Ok(Operation::new(CollectiveKind::Allgather, 0, all, plan))
 }
 
@@ -153,9 +209,12 @@ fn allgather(group: &Group, mine: usize, all: usize, lens: &[usize]) -> Result<O
 fn gather(group: &Group, root: u32, mine: usize, all: usize) -> Result<Operation, Error> {
     super::group::check_root(root, group)?;
     if group.rank() == root {
-        check_len("memory for all blocks", all, mine * group.size() as usize)?;
+        check_len("memory for all blocks", all, equal(group, mine))?;
     }
-    let plan = plan::gather(group.position(), root as usize, mine);
+    let plan = group.planned(Form::Gather {
+        root: root as usize,
+        len: mine,
+    });
     Ok(Operation::new(CollectiveKind::Gather, root, mine, plan))
 }
 
@@ -172,7 +231,7 @@ fn gatherv(
         check_lens(group, "memory for all blocks", lens, all)?;
         check_len("own block", mine, lens[root as usize])?;
     }
-    let plan = plan::gatherv(group.position(), root as usize, mine, lens);
+    let plan = Planned::Made(plan::gatherv(group.position(), root as usize, mine, lens));
     Ok(Operation::new(CollectiveKind::Gatherv, root, 0, plan))
 }
 
@@ -180,9 +239,12 @@ fn gatherv(
 fn scatter(group: &Group, root: u32, all: usize, mine: usize) -> Result<Operation, Error> {
     super::group::check_root(root, group)?;
     if group.rank() == root {
-        check_len("blocks of all members", all, mine * group.size() as usize)?;
+        check_len("blocks of all members", all, equal(group, mine))?;
     }
-    let plan = plan::scatter(group.position(), root as usize, mine);
+    let plan = group.planned(Form::Scatter {
+        root: root as usize,
+        len: mine,
+    });
     Ok(Operation::new(CollectiveKind::Scatter, root, mine, plan))
 }
 
@@ -199,7 +261,7 @@ fn scatterv(
         check_lens(group, "blocks of all members", lens, all)?;
         check_len("memory for the own block", mine, lens[root as usize])?;
     }
-    let plan = plan::scatterv(group.position(), root as usize, mine, lens);
+    let plan = Planned::Made(plan::scatterv(group.position(), root as usize, mine, lens));
     Ok(Operation::new(CollectiveKind::Scatterv, root, 0, plan))
 }
 
@@ -215,7 +277,7 @@ fn alltoall(group: &Group, mine: usize, theirs: usize) -> Result<Operation, Erro
             why,
         ));
     }
-    let plan = plan::alltoall(group.position(), mine / size);
+    let plan = group.planned(Form::Alltoall { len: mine / size });
     Ok(Operation::new(CollectiveKind::Alltoall, 0, mine, plan))
 }
 
@@ -229,12 +291,29 @@ fn alltoallv(
     check_lens(group, "memory for all blocks", their_lens, theirs)?;
     let own = group.rank() as usize;
     check_len("own block", their_lens[own], lens[own])?;
-    let plan = plan::alltoallv(group.position(), lens, their_lens);
+    let plan = Planned::Made(plan::alltoallv(group.position(), lens, their_lens));
     Ok(Operation::new(CollectiveKind::Alltoallv, 0, 0, plan))
 }
 
-/// Returns the operation in which each member gets its part of the combined values.
+/// Returns the operation in which each member gets a part of the combined values, all of one
+/// length.
 fn reduce_scatter(
+    group: &Group,
+    operator: Operator,
+    values: usize,
+    own: usize,
+) -> Result<Operation, Error> {
+    check_len("values of all members", values, equal(group, own))?;
+    operator.check(own)?;
+    let plan = group.planned(Form::ReduceScatter {
+        len: own,
+        is_ordered: operator.is_ordered(),
+    });
+    operator.operation(CollectiveKind::ReduceScatter, 0, values, plan)
+}
+
+/// Returns the operation in which each member gets its part of the combined values.
+fn reduce_scatterv(
     group: &Group,
     operator: Operator,
     values: usize,
@@ -251,18 +330,19 @@ fn reduce_scatter(
         operator.check(*len)?;
     }
     let plan = plan::reduce_scatter(group.position(), lens, operator.is_ordered());
+    let plan = Planned::Made(plan);
     operator.operation(CollectiveKind::ReduceScatter, 0, values, plan)
 }
 
 /// Returns the operation in which each member gets the combined values of the members up to it.
 fn scan(group: &Group, operator: Operator, len: usize) -> Result<Operation, Error> {
-    let plan = plan::scan(group.position(), len);
+    let plan = group.planned(Form::Scan { len });
     operator.operation(CollectiveKind::Scan, 0, len, plan)
 }
 
 /// Returns the operation in which each member gets the combined values of the members before it.
 fn exscan(group: &Group, operator: Operator, len: usize) -> Result<Operation, Error> {
-    let plan = plan::exscan(group.position(), len);
+    let plan = group.planned(Form::Exscan { len });
     operator.operation(CollectiveKind::Exscan, 0, len, plan)
 }
 
@@ -270,8 +350,11 @@ fn exscan(group: &Group, operator: Operator, len: usize) -> Result<Operation, Er
 fn allreduce(group: &Group, operator: Operator, len: usize) -> Result<Operation, Error> {
     let is_long = len >= LONG_ALLREDUCE_MIN && group.size() > 1;
     let plan = match is_long && !operator.is_ordered() {
-        true => plan::allreduce_long(group.position(), len, operator.element_len()),
-        false => plan::allreduce(group.position(), len),
+        true => {
+            let element_len = operator.element_len();
+            Planned::Made(plan::allreduce_long(group.position(), len, element_len))
+        }
+        false => group.planned(Form::Allreduce { len }),
     };
     operator.operation(CollectiveKind::Allreduce, 0, len, plan)
 }
@@ -279,6 +362,10 @@ fn allreduce(group: &Group, operator: Operator, len: usize) -> Result<Operation,
 /// Returns the operation in which member `root` gets the combined values.
 fn reduce(group: &Group, root: u32, operator: Operator, len: usize) -> Result<Operation, Error> {
     super::group::check_root(root, group)?;
-    let plan = plan::reduce(group.position(), root as usize, len, operator.is_ordered());
+    let plan = group.planned(Form::Reduce {
+        root: root as usize,
+        len,
+        is_ordered: operator.is_ordered(),
+    });
     operator.operation(CollectiveKind::Reduce, root, len, plan)
 }

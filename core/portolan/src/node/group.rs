@@ -35,8 +35,7 @@ pub(crate) const SPLIT_ID_MIN: u16 = 16_384;
 /// members pass the same length, and so come to the same result.
 const CHAIN_LEN_MIN: usize = 4 << 20;
 
-/// Number of the group of all processes of a job.
-const JOB_ID: u16 = 0;
+const JOB_ID: u16 = Members::JOB_ID;
 
 /// An ordered subset of the processes of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 use super::Group;
 use super::Node;
+use super::exchange::PreparedPlans;
 use super::group::SPLIT_ID_MIN;
 use crate::address::Address;
 use crate::clock::Clock;
@@ -106,6 +107,7 @@ impl Node {
             is_clean: true,
             is_closed: false,
             model,
+            plans: PreparedPlans::default(),
         })
     }
 }

@@ -41,7 +41,7 @@ pub enum ReduceOp {
 
 /// A member's values during a reduction.
 struct Reduction<'a, T> {
-    task: &'a Task,
+    task: &'a Task<'a>,
     op: ReduceOp,
     values: &'a mut [T],
     /// The values as bytes, for messages.

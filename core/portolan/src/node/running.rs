@@ -32,7 +32,7 @@ struct Running<M> {
 enum Stage {
     /// Earlier operations of the group are pending.
     Queued(Group, Head),
-    Begun(Task),
+    Begun(Task<'static>),
 }
 
 impl<M: Machine> Running<M> {
@@ -119,7 +119,7 @@ impl Engine {
         machine: impl Machine + 'static,
     ) -> Result<Request, Error> {
         let stage = match self.begin_task(group, call) {
-            Ok(task) => Stage::Begun(task),
+            Ok(task) => Stage::Begun(task.into_owned()),
             Err(Error::GroupBusy { .. }) => Stage::Queued(group.clone(), call),
             Err(error) => return Err(error),
         };
@@ -134,7 +134,12 @@ impl Engine {
     }
 
     /// Begins a queued operation. Returns `None` while earlier ones are pending.
-    fn begin_queued(&mut self, op: OpId, group: &Group, call: Head) -> Result<Option<Task>, Error> {
+    fn begin_queued(
+        &mut self,
+        op: OpId,
+        group: &Group,
+        call: Head,
+    ) -> Result<Option<Task<'static>>, Error> {
         let id = group.members().id();
         if !self.inner.is_next(id, op) {
             return self.inner.check_intact(id).map(|()| None);
@@ -142,7 +147,7 @@ impl Engine {
         match self.begin_task_now(group, call) {
             Ok(task) => {
                 self.inner.dequeue(id, op);
-                Ok(Some(task))
+                Ok(Some(task.into_owned()))
             }
             Err(Error::GroupBusy { .. }) => Ok(None),
             Err(error) => Err(error),

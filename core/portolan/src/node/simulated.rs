@@ -4,6 +4,7 @@
 //! Invariant: no call here waits. A simulation makes no calls that wait, as their documentation
 //! states.
 
+use super::exchange::PreparedPlans;
 use super::group::SPLIT_ID_MIN;
 use super::{Group, Node};
 use crate::clock::Clock;
@@ -64,6 +65,7 @@ impl SimulatedNode {
             // Dropping it must not wait.
             is_closed: true,
             model: model::Status::Off,
+            plans: PreparedPlans::default(),
         };
         let closing = None;
         Ok(SimulatedNode { node, closing })

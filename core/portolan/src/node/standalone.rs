@@ -6,6 +6,7 @@
 //! chooses for itself. The one invariant: a [`Peer`] stands for one connection. A process that
 //! connects again is another peer.
 
+use super::exchange::PreparedPlans;
 use super::group::SPLIT_ID_MIN;
 use super::{Group, Node};
 use crate::clock::Clock;
@@ -191,6 +192,7 @@ impl Node {
             is_clean: true,
             is_closed: false,
             model,
+            plans: PreparedPlans::default(),
         })
     }
 

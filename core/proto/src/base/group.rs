@@ -39,10 +39,9 @@ pub fn broadcast_parent(rank: u32, root: u32, size: u32) -> Option<u32> {
 /// Returns the children of `rank` in the same tree, the one with the largest subtree first.
 pub fn broadcast_children(rank: u32, root: u32, size: u32) -> impl Iterator<Item = u32> {
     let relative = to_relative(rank, root, size);
-    let reach = if relative == 0 {
-        32
-    } else {
-        relative.trailing_zeros()
+    let reach = match relative {
+        0 => barrier_rounds(size),
+        _ => relative.trailing_zeros(),
     };
     (0..reach).rev().filter_map(move |bit| {
         let child = relative.checked_add(1 << bit)?;

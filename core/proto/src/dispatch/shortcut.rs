@@ -216,6 +216,13 @@ impl Core {
         }
     }
 
+    /// Returns `false` if surely no message waits at `port`.
+    #[inline]
+    pub fn may_wait_at(&mut self, port: PortId) -> bool {
+        let port = self.sh.matching.port(port);
+        port.is_some_and(|port| !port.is_quiet())
+    }
+
     /// Returns the complete messages waiting at `port`, by sender, in the order in which they are
     /// served.
     pub fn waiting_at(&mut self, port: PortId) -> impl Iterator<Item = (PeerId, &[u8])> + '_ {

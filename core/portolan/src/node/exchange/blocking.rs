@@ -36,8 +36,7 @@ impl Group {
         mine: &[T],
         all: &mut [T],
     ) -> Result<(), Error> {
-        let lens = vec![size_of_val(mine); self.size() as usize];
-        let operation = super::allgather(self, lens[0], size_of_val(all), &lens)?;
+        let operation = super::allgather(self, size_of_val(mine), size_of_val(all))?;
         operation.perform(node, self, cast_slice(mine), cast_slice_mut(all))
     }
 
@@ -66,7 +65,7 @@ impl Group {
         counts: &[usize],
     ) -> Result<(), Error> {
         let (lens, len) = (bytes_of::<T>(counts), size_of_val(all));
-        let operation = super::allgather(self, size_of_val(mine), len, &lens)?;
+        let operation = super::allgatherv(self, size_of_val(mine), len, &lens)?;
         operation.perform(node, self, cast_slice(mine), cast_slice_mut(all))
     }
 
@@ -272,8 +271,8 @@ impl Group {
         values: &[T],
         own: &mut [T],
     ) -> Result<(), Error> {
-        let lens = vec![size_of_val(own); self.size() as usize];
-        let operation = super::reduce_scatter(self, operator, size_of_val(values), lens[0], &lens)?;
+        let (len, own_len) = (size_of_val(values), size_of_val(own));
+        let operation = super::reduce_scatter(self, operator, len, own_len)?;
         operation.perform(node, self, cast_slice(values), cast_slice_mut(own))
     }
 
@@ -304,7 +303,7 @@ impl Group {
         counts: &[usize],
     ) -> Result<(), Error> {
         let (lens, len) = (bytes_of::<T>(counts), size_of_val(values));
-        let operation = super::reduce_scatter(self, operator, len, size_of_val(own), &lens)?;
+        let operation = super::reduce_scatterv(self, operator, len, size_of_val(own), &lens)?;
         operation.perform(node, self, cast_slice(values), cast_slice_mut(own))
     }
 

@@ -11,13 +11,31 @@
 use super::plan::{Action, Place, Span};
 use crate::buffer::{self, Buffer};
 use crate::error::Error;
-use crate::node::reduce::Side;
+use crate::node::reduce::{ReduceOp, Side};
 use std::ptr;
 use std::slice;
 use std::sync::Arc;
 
 /// Combines values, as bytes, with those of another member.
-pub(super) type Combine = Box<dyn Fn(Side, &mut [u8], &[u8]) + Send>;
+pub(super) enum Combine {
+    /// Operation of the library.
+    Known(ReduceOp, fn(ReduceOp, Side, &mut [u8], &[u8])),
+    /// Function of the program.
+    Own(OwnCombine),
+}
+
+/// Function that replaces the own values by those combined with the others.
+type OwnCombine = Box<dyn Fn(Side, &mut [u8], &[u8]) + Send>;
+
+impl Combine {
+    /// Combines `other`, the values of members on `side`, with the own ones.
+    pub(super) fn perform(&self, side: Side, own: &mut [u8], other: &[u8]) {
+        match self {
+            Combine::Known(op, function) => function(*op, side, own, other),
+            Combine::Own(function) => function(side, own, other),
+        }
+    }
+}
 
 /// One buffer, by address.
 struct Whole {
@@ -131,7 +149,7 @@ impl Memories {
             // SAFETY: as in `bytes`; plans combine scratch memory, which no other place contains,
             // and the parts do not overlap, as asserted.
             let other = unsafe { slice::from_raw_parts(source, from.len) };
-            return combine(side, self.bytes_mut(to), other);
+            return combine.perform(side, self.bytes_mut(to), other);
         }
         let target = self.whole(to.place).part(to);
         // SAFETY: both parts lie inside live buffers, and no message of the current round uses

@@ -31,8 +31,7 @@ impl Group {
         all: impl Into<Buffer>,
     ) -> Result<Request, Error> {
         let (mine, all) = (mine.into(), all.into());
-        let lens = vec![mine.len(); self.size() as usize];
-        let operation = super::allgather(self, mine.len(), all.len(), &lens)?;
+        let operation = super::allgather(self, mine.len(), all.len())?;
         operation.begin(node, self, mine, all)
     }
 
@@ -59,7 +58,7 @@ impl Group {
         lens: &[usize],
     ) -> Result<Request, Error> {
         let (mine, all) = (mine.into(), all.into());
-        let operation = super::allgather(self, mine.len(), all.len(), lens)?;
+        let operation = super::allgatherv(self, mine.len(), all.len(), lens)?;
         operation.begin(node, self, mine, all)
     }
 
@@ -252,8 +251,7 @@ impl Group {
         own: impl Into<Buffer>,
     ) -> Result<Request, Error> {
         let (values, own) = (values.into(), own.into());
-        let lens = vec![own.len(); self.size() as usize];
-        let operation = super::reduce_scatter(self, operator, values.len(), own.len(), &lens)?;
+        let operation = super::reduce_scatter(self, operator, values.len(), own.len())?;
         operation.begin(node, self, values, own)
     }
 
@@ -282,7 +280,7 @@ impl Group {
         lens: &[usize],
     ) -> Result<Request, Error> {
         let (values, own) = (values.into(), own.into());
-        let operation = super::reduce_scatter(self, operator, values.len(), own.len(), lens)?;
+        let operation = super::reduce_scatterv(self, operator, values.len(), own.len(), lens)?;
         operation.begin(node, self, values, own)
     }
 

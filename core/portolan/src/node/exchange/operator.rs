@@ -3,7 +3,7 @@
 
 use super::Operation;
 use super::memory::Combine;
-use super::plan::Plan;
+use super::prepared::Planned;
 use crate::collective::{CollectiveKind, Head, OWN_OP};
 use crate::error::Error;
 use crate::node::reduce::{self, ReduceOp, Reducible, Side};
@@ -34,7 +34,7 @@ impl Operator {
         Operator {
             head: reduce::head_of_len::<T>(CollectiveKind::Allreduce, 0, op, 0),
             element_len: size_of::<T>(),
-            combine: Box::new(move |side, own, other| reduce::combine::<T>(op, side, own, other)),
+            combine: Combine::Known(op, reduce::combine::<T>),
             unfit: reduce::check_op::<T>(op).err(),
         }
     }
@@ -111,7 +111,7 @@ impl Operator {
         Operator {
             head: Head { op: OWN_OP, ..head },
             element_len: element_len.max(1),
-            combine: Box::new(combine),
+            combine: Combine::Own(Box::new(combine)),
             unfit: None,
         }
     }
@@ -140,7 +140,7 @@ impl Operator {
         kind: CollectiveKind,
         root: u32,
         len: usize,
-        plan: Plan,
+        plan: Planned,
     ) -> Result<Operation, Error> {
         self.check(len)?;
         if let Some(unfit) = self.unfit {

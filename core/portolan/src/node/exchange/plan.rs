@@ -77,7 +77,7 @@ pub(super) struct Plan {
 }
 
 /// Position of a member, and the size of its group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) own: usize,
     pub(super) size: usize,

@@ -2,10 +2,10 @@
 //! Performs a plan in a call that waits, if each message fits one with its head: without a request,
 //! and without memory for pending messages.
 
-use super::Operation;
 use super::memory::Combine;
 use super::plan::{Action, Place, Round, Span};
-use crate::buffer;
+use super::prepared::Prepared;
+use crate::collective::Layout;
 use crate::error::Error;
 use crate::node::{Node, Task};
 use std::ops::Range;
@@ -14,29 +14,25 @@ use std::ops::Range;
 struct Memories<'a> {
     input: &'a [u8],
     output: &'a mut [u8],
-    scratch: Vec<u8>,
+    scratch: &'a mut [u8],
 }
 
-/// Performs the operation that has begun as `task`, and ends it.
+/// Performs the operation that has begun as `task`, from `input` to `output`.
 pub(super) fn perform(
-    operation: Operation,
+    prepared: &mut Prepared,
+    combine: Option<&Combine>,
     node: &mut Node,
     task: &Task,
-    input: &[u8],
-    output: &mut [u8],
+    (input, output): (&[u8], &mut [u8]),
 ) -> Result<(), Error> {
-    let Operation { plan, combine, .. } = operation;
-    let scratch = buffer::zeroed("the memory of a collective operation", plan.scratch_len);
-    let result = scratch.and_then(|scratch| {
-        let mut memories = Memories {
-            input,
-            output,
-            scratch,
-        };
-        let mut rounds = plan.rounds.into_iter();
-        rounds.try_for_each(|round| memories.perform(node, task, round, combine.as_ref()))
-    });
-    node.engine.enter().end_task(task, result)
+    let Prepared { plan, scratch, .. } = prepared;
+    let mut memories = Memories {
+        input,
+        output,
+        scratch,
+    };
+    let mut rounds = plan.rounds.iter();
+    rounds.try_for_each(|round| memories.perform(node, task, round, combine))
 }
 
 impl Memories<'_> {
@@ -44,17 +40,17 @@ impl Memories<'_> {
         &mut self,
         node: &mut Node,
         task: &Task,
-        round: Round,
+        round: &Round,
         combine: Option<&Combine>,
     ) -> Result<(), Error> {
-        for (member, from) in round.sends {
-            node.send_part(task, member, self.bytes(from))?;
+        for (member, from) in &round.sends {
+            node.send_inline(task, *member, Layout::Part, self.bytes(*from))?;
         }
-        for (member, to) in round.receives {
-            node.receive_part(task, member, self.bytes_mut(to))?;
+        for (member, to) in &round.receives {
+            node.receive_inline(task, *member, Layout::Part, self.bytes_mut(*to))?;
         }
-        for action in round.after {
-            self.act(action, combine);
+        for action in &round.after {
+            self.act(*action, combine);
         }
         Ok(())
     }
@@ -63,7 +59,7 @@ impl Memories<'_> {
         let whole = match span.place {
             Place::Input => self.input,
             Place::Output => self.output,
-            Place::Scratch => &self.scratch,
+            Place::Scratch => self.scratch,
         };
         &whole[range(span)]
     }
@@ -82,7 +78,7 @@ impl Memories<'_> {
         let (Action::Copy { from, to } | Action::Combine { from, to, .. }) = action;
         let (source, target) = self.two(from, to);
         match (action, combine) {
-            (Action::Combine { side, .. }, Some(combine)) => combine(side, target, source),
+            (Action::Combine { side, .. }, Some(combine)) => combine.perform(side, target, source),
             (Action::Copy { .. }, _) => target.copy_from_slice(source),
             (Action::Combine { .. }, None) => unreachable!("plans that combine have an operator"),
         }

@@ -26,8 +26,8 @@ const BLOCK_LEN: usize = 1 << 20;
 const IN_FLIGHT_MAX: usize = 4;
 
 /// A member's part of a cast.
-struct Cast {
-    task: Task,
+struct Cast<'a> {
+    task: Task<'a>,
     before: Option<u32>,
     next: Option<u32>,
     /// Expected headers and blocks, oldest first. A short block is in the message of its header.
