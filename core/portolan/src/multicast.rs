@@ -10,10 +10,12 @@
 //! failed.
 
 mod control;
+mod crossover;
 mod receiver;
 mod root;
 
 pub(crate) use control::Announcement;
+pub(crate) use crossover::check;
 
 use crate::address::Address;
 use crate::buffer::Buffer;
@@ -21,8 +23,8 @@ use crate::collective::Members;
 use crate::error::Error;
 use crate::launch::Job;
 use crate::links;
-use crate::settings;
 use control::Control;
+use crossover::Crossover;
 use portolan_link::{HostId, PortRange, WakeSet};
 use portolan_multicast::{Codec, Keys, OVERHEAD_LEN, PIECE_LEN_MIN, Run, Socket, Terms};
 use portolan_proto::Instant;
@@ -38,13 +40,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// Shortest broadcast that uses multicast, in bytes. On gigabit Ethernet a second copy of it takes
-/// 0.27 ms, and the control messages that end a multicast take a few microseconds per member.
-///
-/// Shorter ones are faster by the tree: announcement and reports add about 90 µs to a broadcast of
-/// 1 to 8 KB. On lab wires of 1 Gbit/s both ways take the same time at about 22 KB with 3 hosts and
-/// 19 KB with 4. The difference at 32,000 bytes is 90 and 200 µs.
-pub(crate) const LEN_MIN: usize = 32 << 10;
+/// Shortest broadcast that an announcement may precede, in bytes. Members post the buffer for the
+/// data of longer ones after the head, because the next message may be that of another operation.
+const ANNOUNCED_LEN_MIN: usize = 1 << 10;
 
 /// Sizes of groups that use multicast. In a group of two, a message costs the same. In larger
 /// groups the reports are too many: each member sends four per window, and a window has 90
@@ -131,7 +129,7 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Multicasts {
     job_id: [u8; 16],
     secret: [u8; 32],
-    is_allowed: bool,
+    crossover: Crossover,
     ports: PortRange,
     groups: BTreeMap<u16, GroupState>,
     roots: BTreeMap<Id, Root>,
@@ -153,12 +151,11 @@ impl Multicasts {
     ///
     /// # Errors
     /// [`Error::Setting`].
-    /// [`Error::Setting`].
     pub(crate) fn new(job: &Job) -> Result<Multicasts, Error> {
         Ok(Multicasts {
             job_id: job.job_id,
             secret: job.secret,
-            is_allowed: is_allowed(job)?,
+            crossover: Crossover::new(job)?,
             ports: links::ports(job)?,
             groups: BTreeMap::new(),
             roots: BTreeMap::new(),
@@ -171,20 +168,20 @@ impl Multicasts {
         })
     }
 
-    /// Returns whether the job's settings allow multicast in this process.
-    pub(crate) fn is_allowed(&self) -> bool {
-        self.is_allowed
+    /// Returns whether this process, as the root, chooses multicast for a broadcast of `len` bytes.
+    pub(crate) fn is_chosen(&self, len: usize) -> bool {
+        self.crossover.is_passed(len)
     }
 
-    /// Returns whether a broadcast of `len` bytes may use multicast. `reaches` returns whether the
-    /// members are on enough hosts, all in one network.
+    /// Returns whether a broadcast of `len` bytes may use multicast. All members come to the same
+    /// result. `reaches` returns whether the members are on enough hosts, all in one network.
     pub(crate) fn may_carry(
         &mut self,
         members: &Members,
         len: usize,
         reaches: impl FnOnce() -> bool,
     ) -> bool {
-        let is_fit = len >= LEN_MIN && MEMBERS.contains(&members.ranks().len());
+        let is_fit = len >= ANNOUNCED_LEN_MIN && MEMBERS.contains(&members.ranks().len());
         if !is_fit {
             return false;
         }
@@ -307,7 +304,7 @@ impl Multicasts {
         call: &Call<'_>,
         announcement: &Announcement,
     ) -> Result<(u32, Codec), String> {
-        if !self.is_allowed {
+        if !self.crossover.is_on() {
             return Err("multicast is switched off there".to_owned());
         }
         let piece_len = usize::from(announcement.piece_len);
@@ -713,29 +710,6 @@ pub(crate) fn reaches(own: &Address, addresses: &[Cow<'_, Address>]) -> bool {
     let hosts: HashSet<&HostId> = addresses.iter().map(|address| &address.host).collect();
     let is_near = |address: &Cow<'_, Address>| own.same_network(address);
     is_v4 && hosts.len() >= HOSTS_MIN && addresses.iter().all(is_near)
-}
-
-/// Returns whether the job's settings allow multicast. Faults and recordings apply to links only,
-/// so either excludes it.
-///
-/// # Errors
-/// [`Error::Setting`].
-pub(crate) fn is_allowed(job: &Job) -> Result<bool, Error> {
-    let is_on = match settings::MULTICAST.of(job).as_deref() {
-        None | Some("auto") => true,
-        Some("off") => false,
-        Some(other) => {
-            return Err(Error::Setting {
-                name: "multicast",
-                value: other.to_owned(),
-                why: "write auto or off".to_owned(),
-            });
-        }
-    };
-    let is_excluded = [settings::FAULT, settings::PCAP]
-        .iter()
-        .any(|it| it.of(job).is_some());
-    Ok(is_on && !is_excluded)
 }
 
 /// Returns the number of blocks in `len` bytes.

@@ -177,8 +177,8 @@ pub const MULTICAST: Setting = Setting {
     option: Some("multicast"),
     variable: "PORTOLAN_MULTICAST",
     default: "auto",
-    meaning: "long broadcasts to three or more hosts of one network by UDP multicast: auto (if it reaches \
-              all hosts) or off; never with fault or pcap",
+    meaning: "broadcasts to three or more hosts of one network by UDP multicast: auto (from 2 KiB on, if \
+              it reaches all hosts), the shortest length in bytes, or off; never with fault or pcap",
 };
 
 /// Checksums in frames.

@@ -236,7 +236,7 @@ pub fn check_settings(
     schedule(&job)?;
     unexpected::of_job(&job, false)?;
     liveness::peer_timeout(&job)?;
-    multicast::is_allowed(&job)?;
+    multicast::check(&job)?;
     Placement::new(settings::PLACEMENT.of(&job), Clock::new()).map(|_| ())
 }
 

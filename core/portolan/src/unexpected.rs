@@ -116,7 +116,7 @@ fn resolve(
 }
 
 /// Parses a number of bytes, with K, M or G for 2^10, 2^20 or 2^30.
-fn parse_len(text: &str) -> Option<u64> {
+pub(crate) fn parse_len(text: &str) -> Option<u64> {
     let shift = match text.as_bytes().last()? {
         b'K' | b'k' => 10,
         b'M' | b'm' => 20,

@@ -147,9 +147,10 @@ fn wait_unlocked(machine: &mut Held, request: Request) -> Result<c_int, Failure>
 /// Several threads may call it concurrently: the broadcasts of a process run one after the other,
 /// and its other threads continue.
 ///
-/// Broadcasts of 32 KiB or more to 3 to 64 processes on at least three hosts of one IPv4 network
+/// Broadcasts of 2 KiB or more to 3 to 64 processes on at least three hosts of one IPv4 network
 /// use UDP multicast: the data crosses the root's wire once, and the root waits until all hosts
-/// have it. With PORTOLAN_MULTICAST=off in the environment they use messages, as shorter ones do.
+/// have it. PORTOLAN_MULTICAST in the environment sets another length (1024 or more), or with `off`
+/// makes them use messages, as shorter ones do.
 ///
 /// Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
 /// GAMMA_ERR_IN_HANDLER.

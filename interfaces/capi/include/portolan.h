@@ -1739,9 +1739,9 @@ int portolan_barrier(struct portolan_node_t *node, const struct portolan_group_t
  * a failure. From 4 MiB on, more than two members form a chain, in which each passes on blocks
  * while it receives further ones.
  *
- * A broadcast of 32 KiB or more to 3 to 64 processes on three or more hosts of one IPv4 network
+ * A broadcast of 2 KiB or more to 3 to 64 processes on three or more hosts of one IPv4 network
  * uses UDP multicast if it reaches all hosts: the root sends the bytes once, and waits until all
- * members have them. PORTOLAN_MULTICAST=off in the environment turns this off.
+ * members have them. PORTOLAN_MULTICAST in the environment sets another length, or turns it `off`.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK, those of portolan_barrier().
  */

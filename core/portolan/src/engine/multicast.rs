@@ -22,9 +22,9 @@ pub(super) const CONTROL_PORT: PortId = PortId::system(u16::MAX - 1);
 const MALFORMED: &str = "multicast_malformed";
 
 impl Inner {
-    /// Tests whether a broadcast of `len` bytes may use multicast.
+    /// Tests whether this process, as the root, sends a broadcast of `len` bytes by multicast.
     pub(crate) fn may_multicast(&mut self, members: &Members, len: usize) -> bool {
-        self.multicasts.is_allowed() && self.may_be_announced(members, len)
+        self.multicasts.is_chosen(len) && self.may_be_announced(members, len)
     }
 
     /// Tests whether a broadcast could use multicast, ignoring local settings. All members come to

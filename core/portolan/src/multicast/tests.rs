@@ -328,7 +328,7 @@ fn all_members_get_all_bytes_despite_faults() {
         let windows: Vec<u32> = (0..random.random_range(2..7))
             .map(|_| random.random_range(4..200))
             .collect();
-        let len = random.random_range(LEN_MIN..BLOCK_LEN * 3 / 2);
+        let len = random.random_range(ANNOUNCED_LEN_MIN..BLOCK_LEN * 3 / 2);
         let wire = drawn_wire(&mut random);
         let mut net = Net::new(seed, len, &windows, wire);
         for member in net.members.values_mut() {

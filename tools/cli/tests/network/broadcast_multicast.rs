@@ -17,6 +17,25 @@ ranks_of_this_module!(run_ranks);
 /// Slightly more than 1 MiB: two blocks.
 const LEN: usize = (1 << 20) + 4321;
 
+/// Lengths of broadcasts: two that fit a message with their head, one that is announced but uses
+/// the tree by default, and those that use multicast.
+const LENS: [usize; 10] = [
+    0,
+    992,
+    1024,
+    2 << 10,
+    5000,
+    32 << 10,
+    100_000,
+    1 << 20,
+    LEN,
+    12 << 20,
+];
+
+/// Number of broadcasts by multicast of one root in the role `lengths`: seven lengths, and two
+/// broadcasts at once.
+const COUNT: u64 = 9;
+
 impl Lab {
     fn play(&self, count: u32, role: &str, args: &[&str]) -> Ended {
         let args = [&["--lab", &self.0, "--path", "udp"], args].concat();
@@ -50,7 +69,7 @@ fn broadcast(node: &mut Node, root: u32, len: usize, seed: u32) {
 fn lengths(node: &mut Node) {
     let size = node.size();
     let mut seed = 0;
-    for len in [0, 992, 32 << 10, 100_000, 1 << 20, LEN, 12 << 20] {
+    for len in LENS {
         for root in 0..size {
             seed += 1;
             broadcast(node, root, len, seed);
@@ -177,8 +196,12 @@ fn every_length_from_every_root_arrives() {
     for args in [&[][..], &["--option", "auth=aead"]] {
         // Two ranks on each host, which receive the same frames.
         let out = lab.play(6, "lengths", args).succeeded("lengths");
-        // Five lengths are long enough, plus two broadcasts at once.
-        assert_eq!(numbers(&out, "by multicast:"), [7; 6], "{out}");
+        assert_eq!(numbers(&out, "by multicast:"), [COUNT; 6], "{out}");
+    }
+    for (setting, count) in [("multicast=1K", COUNT + 1), ("multicast=64K", COUNT - 3)] {
+        let out = lab.play(3, "lengths", &["--option", setting]);
+        let out = out.succeeded("lengths");
+        assert_eq!(numbers(&out, "by multicast:"), [count; 3], "{out}");
     }
     let out = lab.play(3, "mixed", &[]).succeeded("mixed");
     let counts = numbers(&out, "by multicast:");
@@ -223,7 +246,7 @@ fn lost_frames_are_retransmitted() {
         }
     }
     let out = lab.play(3, "lengths", &[]).succeeded("lengths");
-    assert_eq!(numbers(&out, "by multicast:")[0], 7, "{out}");
+    assert_eq!(numbers(&out, "by multicast:")[0], COUNT, "{out}");
 }
 
 #[test]
@@ -240,7 +263,7 @@ fn host_without_multicast_gets_the_data_by_messages() {
     counts.sort_unstable();
     // The other roots try once, as h1 does not receive their multicasts; the multicasts of h1
     // itself are received.
-    assert_eq!(counts, [1, 1, 7], "{out}");
+    assert_eq!(counts, [1, 1, COUNT], "{out}");
 }
 
 #[test]
