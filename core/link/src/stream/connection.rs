@@ -252,6 +252,11 @@ impl Connection {
         receiver: &mut dyn PartReceiver,
     ) -> io::Result<usize> {
         self.is_waiting = false;
+        // Bytes that were read ahead before their part had to wait.
+        while self.take_ahead(receiver)? {}
+        if self.is_waiting {
+            return Ok(0);
+        }
         for count in 0..budget {
             let received = match self.part {
                 None => {

@@ -30,6 +30,9 @@ struct Inbox {
     end: Option<u8>,
     /// Maximum number of bytes for which there is a destination at a time.
     step: usize,
+    /// Number of times that a part must wait, and the bytes to be copied when it was placed then.
+    waits: usize,
+    copied_lens: Vec<usize>,
 }
 
 /// A hasher that counts bytes.
@@ -46,7 +49,12 @@ impl Hasher for Landed {
 }
 
 impl PartReceiver for Inbox {
-    fn place(&mut self, part: &Part, _: usize) -> Place<'_> {
+    fn place(&mut self, part: &Part, copied_len: usize) -> Place<'_> {
+        if self.waits > 0 {
+            self.waits -= 1;
+            return Place::Later;
+        }
+        self.copied_lens.push(copied_len);
         let first = part.head().first().copied();
         if first.is_some() && first == self.end {
             return Place::End;
@@ -217,6 +225,25 @@ fn short_frames_in_a_series_arrive_whole_with_any_step() {
                 assert_eq!((from, &head[..]), (0, &b"head"[..]));
                 assert!(got == bytes, "{len} bytes differ");
             }
+        }
+    }
+}
+
+/// The receiver checks the memory to which this process copies.
+#[test]
+fn bytes_read_ahead_of_a_part_that_waited_are_announced_as_copied() {
+    let (mut one, mut two) = connected(false);
+    for index in 0..4 {
+        two.inbox.waits = if index == 0 { 0 } else { 3 };
+        two.inbox.copied_lens.clear();
+        let bytes = pattern(100_000, index);
+        send(&mut one, &mut two, 1, b"head", &bytes);
+        poll_until(&mut [&mut one, &mut two], |ends| {
+            ends[1].inbox.parts.len() == 1
+        });
+        assert!(two.inbox.parts.remove(0).2 == bytes, "the part differs");
+        if index > 0 {
+            assert!(two.inbox.copied_lens[0] > 0, "nothing was read ahead");
         }
     }
 }
