@@ -121,11 +121,11 @@ impl Hung {
         let mut command = ranks_command(2, hang, &["--path", "shm"], &unique_word());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let begun = out.lines().filter(|line| {
-            let line = line.as_ref().unwrap();
-            line.ends_with("hangs")
-        });
+        let mut lines = out.lines().map_while(Result::ok);
+        let begun = lines.by_ref().filter(|line| line.ends_with("hangs"));
         assert_eq!(begun.take(2).count(), 2, "{hang}");
+        // A rank that hangs for long writes more. A closed pipe would end the job.
+        std::thread::spawn(move || lines.for_each(drop));
         let mut err = child.stderr.take().unwrap();
         let lines = Arc::new(Mutex::new(String::new()));
         let to = Arc::clone(&lines);
