@@ -77,6 +77,9 @@ impl Machine {
         let Some(page) = self.page_of(address) else {
             return Err(failure("the address is not shared"));
         };
+        if self.dsm.is_local(page) {
+            return self.complete_local(page, write);
+        }
         self.take_over()?;
         self.perform(|dsm| dsm.fault(page, write))?;
         self.leave()

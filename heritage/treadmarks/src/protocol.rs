@@ -11,6 +11,7 @@
 //!   and its twin. It is made when another process requests it, or when the page becomes invalid.
 //! - A grant of a lock and the end of a barrier carry the intervals that the receiver does not
 //!   know. It makes their pages inaccessible, and fetches the diffs when the program accesses one.
+//! - A barrier also carries diffs to processes that fetched earlier ones of the same page.
 //! - At a barrier, intervals and diffs are discarded if a process has too many of them.
 //!
 //! All pages begin as zeros in all processes, so there is no first copy to fetch. Keleher, Cox,
@@ -30,6 +31,7 @@ mod lock;
 mod page;
 #[cfg(test)]
 mod tests;
+mod update;
 pub(crate) mod wire;
 
 pub(crate) use dsm::{Dsm, DsmError, Limits};

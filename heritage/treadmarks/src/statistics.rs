@@ -16,6 +16,8 @@ pub(crate) struct Statistics {
     pub(crate) twins: u64,
     pub(crate) diffs_made: u64,
     pub(crate) diffs_got: u64,
+    /// Diffs that came with barriers and completed a page.
+    pub(crate) updates: u64,
     /// Whole pages.
     pub(crate) pages_sent: u64,
     pub(crate) pages_got: u64,
@@ -38,6 +40,7 @@ impl fmt::Display for Statistics {
             twins,
             diffs_made,
             diffs_got,
+            updates,
             pages_sent,
             pages_got,
             lock_requests,
@@ -50,7 +53,10 @@ impl fmt::Display for Statistics {
             f,
             "{fetch_faults} fetch faults, {write_faults} write faults, {twins} twins, "
         )?;
-        write!(f, "{diffs_made} diffs made, {diffs_got} diffs received, ")?;
+        write!(
+            f,
+            "{diffs_made} diffs made, {diffs_got} diffs received, {updates} with barriers, "
+        )?;
         write!(f, "{pages_sent} pages sent, {pages_got} pages received, ")?;
         write!(f, "{lock_requests} remote locks, {intervals} intervals, ")?;
         write!(

@@ -10,6 +10,7 @@ use super::clock::Clock;
 use super::dsm::{Dsm, DsmError, Wait};
 use super::interval::Interval;
 use super::page::{Access, Memory};
+use super::update::{Update, updates_for};
 use super::wire::{BarrierKind, Message};
 
 const MANAGER: u32 = 0;
@@ -20,6 +21,7 @@ pub(crate) struct Arrival {
     barrier: BarrierKind,
     clock: Clock,
     intervals: Vec<Interval>,
+    updates: Vec<Update>,
     is_full: bool,
 }
 
@@ -36,11 +38,16 @@ impl<M: Memory> Dsm<M> {
     fn arrive(&mut self, barrier: BarrierKind) {
         self.close_interval();
         self.wait = Wait::Barrier(barrier);
+        let updates = match barrier {
+            BarrierKind::Barrier(_) => self.updates(),
+            BarrierKind::Collection | BarrierKind::Exit => Vec::new(),
+        };
         let own = self.intervals.after(self.me(), self.reported);
         let arrive = Message::Arrive {
             barrier,
             clock: self.clock.clone(),
             intervals: own.cloned().collect(),
+            updates,
             is_full: self.is_full(),
         };
         self.send(MANAGER, arrive);
@@ -50,7 +57,7 @@ impl<M: Memory> Dsm<M> {
         &mut self,
         from: u32,
         barrier: BarrierKind,
-        (clock, intervals): (Clock, Vec<Interval>),
+        (clock, intervals, updates): (Clock, Vec<Interval>, Vec<Update>),
         is_full: bool,
     ) -> Result<(), DsmError> {
         if self.me() != MANAGER || self.arrivals[from as usize].is_some() {
@@ -70,6 +77,7 @@ impl<M: Memory> Dsm<M> {
             barrier,
             clock,
             intervals,
+            updates,
             is_full,
         });
         match self.arrivals.iter().all(Option::is_some) {
@@ -83,14 +91,16 @@ impl<M: Memory> Dsm<M> {
         let arrivals: Vec<Arrival> = self.arrivals.iter_mut().filter_map(Option::take).collect();
         let collects = matches!(barrier, BarrierKind::Barrier(_))
             && arrivals.iter().any(|arrival| arrival.is_full);
-        let mut clocks = Vec::new();
+        let (mut clocks, mut updates) = (Vec::new(), Vec::new());
         for arrival in arrivals {
             self.learn(arrival.intervals)?;
             clocks.push(arrival.clock);
+            updates.extend(arrival.updates);
         }
         for (process, clock) in (0..).zip(clocks) {
             let depart = Message::Depart {
                 intervals: self.intervals.unknown_to(&clock),
+                updates: updates_for(process, &updates),
                 collects,
             };
             self.send(process, depart);
@@ -101,12 +111,14 @@ impl<M: Memory> Dsm<M> {
     pub(super) fn on_depart(
         &mut self,
         intervals: Vec<Interval>,
+        updates: Vec<Update>,
         collects: bool,
     ) -> Result<(), DsmError> {
         let Wait::Barrier(barrier) = self.wait else {
             return Err(DsmError::Unexpected("the end of a barrier"));
         };
         self.learn(intervals)?;
+        self.on_updates(updates)?;
         self.reported = self.clock.of(self.me());
         if barrier == BarrierKind::Collection {
             self.discard();

@@ -156,6 +156,11 @@ impl<M: Memory> Dsm<M> {
         self.outgoing.push_back((to, bytes));
     }
 
+    /// Returns whether an access to a page needs no other process.
+    pub(crate) fn is_local(&self, page: u32) -> bool {
+        self.pages.get(&page).is_none_or(Page::is_complete)
+    }
+
     /// Handles an access of the program to a page that was not allowed. `write` is set if it is
     /// known to be a write. The access may be repeated when the process no longer waits.
     pub(crate) fn fault(&mut self, page: u32, write: bool) -> Result<(), DsmError> {
@@ -294,12 +299,14 @@ impl<M: Memory> Dsm<M> {
                 barrier,
                 clock,
                 intervals,
+                updates,
                 is_full,
-            } => self.on_arrive(from, barrier, (clock, intervals), is_full),
+            } => self.on_arrive(from, barrier, (clock, intervals, updates), is_full),
             Message::Depart {
                 intervals,
+                updates,
                 collects,
-            } => self.on_depart(intervals, collects),
+            } => self.on_depart(intervals, updates, collects),
             Message::Fetch {
                 page,
                 form,

@@ -15,6 +15,13 @@ pub(crate) struct Fetch {
     diffs: Vec<(Notice, Vec<u8>)>,
 }
 
+impl Fetch {
+    /// Creates a fetch of which all answers are there.
+    pub(super) fn complete(diffs: Vec<(Notice, Vec<u8>)>) -> Fetch {
+        Fetch { pending: 0, diffs }
+    }
+}
+
 impl<M: Memory> Dsm<M> {
     /// Starts to complete a page.
     pub(super) fn fetch(&mut self, page: u32) {
@@ -105,6 +112,7 @@ impl<M: Memory> Dsm<M> {
             self.make_diff(page);
         }
         let state = self.pages.entry(page).or_default();
+        state.on_read(from);
         let applied = |process| state.applied(process, &self.clock);
         // A copy that a collection has dropped still has its own diffs.
         let has_copy = state.owner.is_none();
@@ -237,7 +245,8 @@ impl<M: Memory> Dsm<M> {
         self.complete(page)
     }
 
-    fn complete(&mut self, page: u32) -> Result<(), DsmError> {
+    /// Applies the diffs of a fetch whose answers are all there.
+    pub(super) fn complete(&mut self, page: u32) -> Result<(), DsmError> {
         let (Some(fetch), Some(state)) = (self.fetches.remove(&page), self.pages.get_mut(&page))
         else {
             return Ok(());

@@ -2,6 +2,7 @@
 //! The state of one page in one process, and the memory that the protocol controls.
 
 use super::clock::Clock;
+use super::update::Reader;
 
 /// Access that the program has to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub(crate) struct Page {
     pub(crate) newest: Option<(u64, u32)>,
     /// Own diffs, by the number of their interval.
     pub(crate) diffs: Vec<(u32, Vec<u8>)>,
+    /// Processes that have fetched this page from this one.
+    pub(crate) readers: Vec<Reader>,
 }
 
 impl Default for Page {
@@ -65,6 +68,7 @@ impl Default for Page {
             last: Vec::new(),
             newest: None,
             diffs: Vec::new(),
+            readers: Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::clock::Clock;
 use super::interval::Interval;
 use super::page::Notice;
+use super::update::Update;
 
 /// Defect of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,10 +70,12 @@ pub(crate) enum Message {
         barrier: BarrierKind,
         clock: Clock,
         intervals: Vec<Interval>,
+        updates: Vec<Update>,
         is_full: bool,
     },
     Depart {
         intervals: Vec<Interval>,
+        updates: Vec<Update>,
         collects: bool,
     },
     Fetch {
@@ -127,6 +130,14 @@ pub(crate) const FOREIGN_KIND: u32 = 100;
 pub(crate) fn kind_of(bytes: &[u8]) -> Option<u32> {
     let head = bytes.first_chunk()?;
     Some(u32::from_le_bytes(*head))
+}
+
+/// Returns whether a message of this kind answers what its receiver waits for, and gets no answer.
+pub(crate) fn is_answer(kind: u32) -> bool {
+    matches!(
+        kind,
+        kind::GRANT | kind::DEPART | kind::DIFFS | kind::COPY | kind::ASLEEP
+    )
 }
 
 /// Number of processes that message lists may refer to, and the length of a page.
@@ -189,6 +200,21 @@ impl Writer {
         }
         self
     }
+
+    fn updates(&mut self, updates: &[Update]) -> &mut Self {
+        self.len(updates.len());
+        for update in updates {
+            self.number(update.page);
+            self.number(update.notice.process)
+                .number(update.notice.number);
+            self.len(update.readers.len());
+            for &reader in &update.readers {
+                self.number(reader);
+            }
+            self.bytes(&update.diff);
+        }
+        self
+    }
 }
 
 impl Message {
@@ -204,17 +230,20 @@ impl Message {
                 barrier,
                 clock,
                 intervals,
+                updates,
                 is_full,
             } => {
                 let out = out.number(kind::ARRIVE).barrier(*barrier).clock(clock);
-                out.number(u32::from(*is_full)).intervals(intervals)
+                let out = out.number(u32::from(*is_full)).intervals(intervals);
+                out.updates(updates)
             }
             Message::Depart {
                 intervals,
+                updates,
                 collects,
             } => {
                 let out = out.number(kind::DEPART).number(u32::from(*collects));
-                out.intervals(intervals)
+                out.intervals(intervals).updates(updates)
             }
             Message::Fetch { .. } | Message::Diffs { .. } | Message::Copy { .. } => {
                 self.encode_page(&mut out)
@@ -375,6 +404,17 @@ impl Reader<'_> {
         })
     }
 
+    fn updates(&mut self) -> Result<Vec<Update>, Malformed> {
+        self.list(|from| {
+            Ok(Update {
+                page: from.page()?,
+                notice: from.notice()?,
+                readers: from.list(Self::process)?,
+                diff: from.string()?,
+            })
+        })
+    }
+
     fn barrier(&mut self) -> Result<BarrierKind, Malformed> {
         match (self.number()?, self.number()?) {
             (0, id) => Ok(BarrierKind::Barrier(id)),
@@ -411,10 +451,12 @@ impl Reader<'_> {
                 clock: self.clock()?,
                 is_full: self.flag()?,
                 intervals: self.intervals()?,
+                updates: self.updates()?,
             },
             kind::DEPART => Message::Depart {
                 collects: self.flag()?,
                 intervals: self.intervals()?,
+                updates: self.updates()?,
             },
             kind::FETCH => Message::Fetch {
                 page: self.page()?,
@@ -466,6 +508,15 @@ mod tests {
             clock: clock.clone(),
         };
         let intervals = vec![Interval::new(1, clock.clone(), vec![4, 5, 99])];
+        let updates = vec![Update {
+            page: 5,
+            notice: Notice {
+                process: 1,
+                number: 1,
+            },
+            readers: vec![0, 1],
+            diff: vec![1, 2, 3],
+        }];
         vec![
             Message::Request(wanted.clone()),
             Message::Forward(wanted.clone()),
@@ -477,10 +528,12 @@ mod tests {
                 barrier: BarrierKind::Barrier(3),
                 clock: clock.clone(),
                 intervals: intervals.clone(),
+                updates: updates.clone(),
                 is_full: true,
             },
             Message::Depart {
                 intervals,
+                updates,
                 collects: false,
             },
             Message::Fetch {

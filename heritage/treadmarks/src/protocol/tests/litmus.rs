@@ -183,3 +183,25 @@ fn mistakes_are_refused() {
     };
     assert!(barriers.contains(&BarrierKind::Exit) && barriers.contains(&BarrierKind::Barrier(1)));
 }
+
+/// A process that reads a page after each barrier gets its diffs with the barriers, and few by
+/// requests.
+#[test]
+fn readers_get_diffs_with_barriers() {
+    const ROUNDS: u8 = 64;
+    for_each_seed(SCHEDULES / 10, |seed| {
+        let writer = (0..ROUNDS).flat_map(|value| [Store(X, value), Barrier(0), Barrier(1)]);
+        let reader = (0..ROUNDS).flat_map(|_| [Barrier(0), Check(X), Barrier(1)]);
+        let idle = (0..ROUNDS).flat_map(|_| [Barrier(0), Barrier(1)]);
+        let programs = vec![writer.collect(), reader.collect(), idle.collect()];
+        for turn in 0..3 {
+            let mut programs: Vec<Vec<Op>> = programs.clone();
+            programs.rotate_left(turn);
+            let ended = Machine::new(programs, LARGE, seed).run().unwrap();
+            let of = |place: usize| &ended.statistics[(place + 3 - turn) % 3];
+            assert!(of(1).fetch_faults <= u64::from(ROUNDS) / 8);
+            assert!(of(1).updates >= u64::from(ROUNDS) * 3 / 4);
+            assert_eq!(of(2).updates, 0);
+        }
+    });
+}
