@@ -6,6 +6,7 @@
 //! thread. While the program makes no call, the helper thread ([`service`]) runs it instead. The
 //! thread of [`crate::liveness`] does not touch the engine.
 
+mod admission;
 mod background;
 mod blocking;
 mod calls;
@@ -73,6 +74,7 @@ use pace::Pace;
 use peer_events::PeerEvents;
 use pending::Pending;
 
+use crate::admission::Admissions;
 use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::error::{Error, Reason};
@@ -209,6 +211,8 @@ pub(crate) struct Inner {
     calls: Box<Calls>,
     /// Broadcasts by multicast.
     multicasts: Box<Multicasts>,
+    /// Bursts with precedence. Boxed, because few programs use them.
+    admissions: Box<Admissions>,
     /// Events of peers, until the program takes them.
     peer_events: PeerEvents,
 }
@@ -310,6 +314,7 @@ impl Inner {
             collectives: Box::default(),
             calls: Box::default(),
             multicasts: Box::new(Multicasts::new(&job)?),
+            admissions: Box::default(),
             peer_events: PeerEvents::default(),
             owner: Owner::this_process(),
             completions: Completions::default(),

@@ -52,6 +52,7 @@
 //! peer and the reason.
 
 mod address;
+mod admission;
 mod atomic;
 #[doc(hidden)]
 pub mod binding;
@@ -85,6 +86,7 @@ mod streams;
 mod table;
 mod unexpected;
 
+pub use admission::BurstAnswer;
 pub use atomic::{AtomicOp, Datatype, Number};
 pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};

@@ -5,6 +5,7 @@
     reason = "blocking calls pass their slices to operations; see `ops`"
 )]
 
+mod burst;
 mod call;
 mod collective;
 mod event;

@@ -452,6 +452,12 @@ impl Core {
         (self.sh.slots.used(), self.sh.unexpected_len(), transfers)
     }
 
+    /// Gives long messages of one peer precedence over those of others, or of none. `P5.13`
+    pub fn set_precedence(&mut self, peer: Option<PeerId>) {
+        self.sh.transfers.set_precedence(peer);
+        self.schedule_grants();
+    }
+
     /// Makes all pending acknowledgements due now, before the process leaves or computes. `P2.9`
     pub fn flush_acks(&mut self, now: Instant) {
         for index in 0..self.timed.len() {

@@ -114,6 +114,7 @@ const PORTOLAN: Rules = Rules {
         "canary",
         "clock",
         "address",
+        "admission",
         "atomic",
         "collective",
         "settings",

@@ -8,6 +8,7 @@
 
 use super::Inner;
 use super::multicast::CONTROL_PORT;
+use crate::admission::Record;
 use crate::collective::{Fault, GroupNotice, Head, Members, PENDING_OPS_MAX, Pair, State};
 use crate::error::Error;
 use portolan_proto::{Cause, LaneId, OpId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
@@ -77,7 +78,7 @@ pub(crate) fn system_spec(port: PortId) -> SendSpec {
 }
 
 impl Inner {
-    /// Opens the ports for notices and multicast control messages of groups.
+    /// Opens the ports for notices of groups, and for records of multicasts and bursts.
     pub(crate) fn open_notice_ports(&mut self) {
         self.core.open_port(NOTICE_PORT, PortMode::InPlace);
         self.core.open_port(CONTROL_PORT, PortMode::InPlace);
@@ -85,9 +86,10 @@ impl Inner {
 
     /// Handles a message to one of the library's own ports that take messages in place.
     pub(super) fn on_system(&mut self, source: PeerId, port: PortId, bytes: &[u8]) {
-        match port == CONTROL_PORT {
-            true => self.on_multicast_control(source, bytes),
-            false => self.on_group_notice(source, bytes),
+        match (port == CONTROL_PORT, Record::parse(bytes)) {
+            (true, Some(record)) => self.on_burst_record(source, record),
+            (true, None) => self.on_multicast_control(source, bytes),
+            (false, _) => self.on_group_notice(source, bytes),
         }
     }
 

@@ -14,7 +14,7 @@ use portolan_proto::{Cause, Instant, PeerId, PeerStatus, PortId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// System port for control messages of multicasts: below the port for notices, above those of
+/// System port for control messages of multicasts and bursts: below the port for notices, above those of
 /// groups.
 pub(super) const CONTROL_PORT: PortId = PortId::system(u16::MAX - 1);
 

@@ -25,6 +25,8 @@ pub(super) struct Scheduler {
     served: u64,
     /// Set if something may have become grantable.
     dirty: bool,
+    /// Peer whose transfers have exclusive service. `P5.13`
+    preferred: Option<PeerId>,
 }
 
 /// Grant account of one link.
@@ -153,21 +155,56 @@ impl Transfers {
         self.grant(link, &next)
     }
 
+    /// Gives the transfers of a peer exclusive service while it has any, or of none. `P5.13`
+    pub(crate) fn set_precedence(&mut self, peer: Option<PeerId>) {
+        self.scheduler.preferred = peer;
+        self.scheduler.dirty = true;
+    }
+
+    /// Selects the transfer with exclusive service on `link`. Returns the schedule that applies.
+    fn admit(&mut self, schedule: Schedule, link: LinkId) -> Schedule {
+        let scheduler = &mut self.scheduler;
+        let preferred = scheduler.preferred;
+        if preferred.is_none() && schedule != Schedule::Exclusive {
+            return schedule;
+        }
+        let of_peer = |key: u32, peer: Option<PeerId>| {
+            let transfer = self.rx.get(key).filter(|transfer| transfer.link == link)?;
+            let is_wanted = peer.is_none_or(|peer| transfer.peer == peer);
+            is_wanted.then_some((transfer.served_at, key))
+        };
+        let oldest = |peer| {
+            let waiting = scheduler.active.iter();
+            waiting.filter_map(|&key| of_peer(key, peer)).min()
+        };
+        let burst = preferred.and_then(|peer| oldest(Some(peer)));
+        let account = &mut scheduler.accounts[link.index()];
+        let is_active = scheduler.active.contains(&account.admitted);
+        let is_admitted = |peer| is_active && of_peer(account.admitted, peer).is_some();
+        match (burst, schedule) {
+            (Some((_, key)), _) => {
+                if !is_admitted(preferred) {
+                    account.admitted = key;
+                }
+                Schedule::Exclusive
+            }
+            (None, Schedule::Exclusive) => {
+                // The transfer that has waited longest is admitted.
+                if !is_active {
+                    account.admitted = oldest(None).map_or(0, |(_, key)| key);
+                }
+                schedule
+            }
+            (None, _) => schedule,
+        }
+    }
+
     /// Returns the next transfer to be granted on `link`, if there is room for a grant.
     fn select_grant(&mut self, schedule: Schedule, link: LinkId) -> Option<NextGrant> {
+        let schedule = self.admit(schedule, link);
         let is_fair = schedule == Schedule::Fair;
         let scheduler = &mut self.scheduler;
         let account = &mut scheduler.accounts[link.index()];
-        let is_on_link = |key: &u32| {
-            let transfer = self.rx.get(*key);
-            transfer.is_some_and(|transfer| transfer.link == link)
-        };
-        if schedule == Schedule::Exclusive && !scheduler.active.contains(&account.admitted) {
-            // The transfer that has waited longest is admitted.
-            let waiting = scheduler.active.iter().filter(|key| is_on_link(key));
-            let next = waiting.min_by_key(|&&key| self.rx.get(key).map(|one| one.served_at));
-            account.admitted = next.copied().unwrap_or(0);
-        }
         let transfers = scheduler.active.iter().filter_map(|&key| {
             let transfer = self.rx.get(key)?;
             (transfer.link == link).then_some((key, transfer))

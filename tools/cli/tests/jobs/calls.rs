@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote procedure calls, messages of unknown length, split groups and windows.
+//! Remote procedure calls, messages of unknown length, split groups, windows and bursts.
 
 use crate::common::ranks::{joined, role};
-use portolan::{Buffer, Error, Group, Node, ReduceOp, Reply, TagMatch, TagTarget, Target};
-use std::time::Duration;
+use portolan::{
+    Buffer, BurstAnswer, Error, Group, Node, ReduceOp, Reply, TagMatch, TagTarget, Target,
+};
+use std::time::{Duration, Instant};
 
 ranks_of_this_module!(run_ranks);
 
@@ -29,6 +31,7 @@ fn as_rank() {
         Some("lengths") => lengths(&mut node),
         Some("split") => split(&mut node),
         Some("window") => window(&mut node),
+        Some("bursts") => bursts(&mut node),
         other => panic!("no role {other:?}"),
     }
     println!("\nrank done");
@@ -217,6 +220,54 @@ fn window(node: &mut Node) {
     assert_eq!(window.free(node).unwrap()[0], 7);
 }
 
+/// Requests a burst to rank 0 and returns the answer.
+fn burst_answer(node: &mut Node) -> BurstAnswer {
+    node.request_burst(0).unwrap();
+    loop {
+        match node.burst_answer(0).unwrap() {
+            Some(BurstAnswer::Pending) => _ = node.progress(),
+            answer => return answer.unwrap(),
+        }
+    }
+}
+
+/// Rank 1 has precedence at rank 0, rank 2 is refused, and both send.
+fn bursts(node: &mut Node) {
+    const LEN: usize = 4 << 20;
+    /// After that time a grant may pass to another sender.
+    const LIFETIME: Duration = Duration::from_secs(1);
+    let begin = Instant::now();
+    node.barrier().unwrap();
+    if node.rank() == 1 {
+        assert_eq!(burst_answer(node), BurstAnswer::Granted);
+    }
+    node.barrier().unwrap();
+    if node.rank() == 2 {
+        let answer = burst_answer(node);
+        assert!(answer == BurstAnswer::Refused || begin.elapsed() >= LIFETIME);
+    }
+    match node.rank() {
+        0 => {
+            let mut buffer = vec![0xa5; LEN];
+            for _ in 0..2 {
+                let got = node.recv(PORT, &mut buffer).unwrap();
+                assert!(buffer == bytes(LEN, got.source.to_le_bytes()[0]));
+            }
+        }
+        rank => {
+            let sent = bytes(LEN, rank.to_le_bytes()[0]);
+            node.send(Target::new(0, PORT), &sent).unwrap();
+        }
+    }
+    node.end_burst(0).unwrap();
+    assert_eq!(node.burst_answer(0).unwrap(), None);
+    node.barrier().unwrap();
+    if node.rank() == 2 {
+        while burst_answer(node) != BurstAnswer::Granted {}
+    }
+    node.barrier().unwrap();
+}
+
 fn play(count: u32, role: &str, args: &[&str]) {
     let out = run_ranks(count, role, args).succeeded(&format!("{role} {args:?}"));
     assert_eq!(out.matches("rank done").count(), count as usize, "{out}");
@@ -255,6 +306,13 @@ fn messages_of_unknown_length_are_received_whole() {
     play(1, "lengths", &[]);
     play(3, "lengths", &["--path", "shm"]);
     play(2, "lengths", LOSSY_UDP);
+}
+
+#[test]
+fn refused_burst_is_delivered_and_later_granted() {
+    for path in ["shm", "udp"] {
+        play(3, "bursts", &["--path", path]);
+    }
 }
 
 #[test]
