@@ -458,7 +458,7 @@ impl Core {
         self.schedule_grants();
     }
 
-    /// Makes all pending acknowledgements due now, before the process leaves or computes. `P2.9`
+    /// Makes all pending acknowledgements due now, before the process leaves. `P2.9`
     pub fn flush_acks(&mut self, now: Instant) {
         for index in 0..self.timed.len() {
             let id = self.timed[index];

@@ -11,7 +11,7 @@ use crate::gate::{self, Gate};
 use crate::image;
 use crate::mapping::{self, Mapping};
 use crate::private::Private;
-use crate::protocol::wire::{FOREIGN_KIND, Shape, is_answer, kind_of};
+use crate::protocol::wire::{FOREIGN_KIND, Shape, kind_of};
 use crate::protocol::{Dsm, DsmError, Limits};
 use crate::settings::Settings;
 use crate::startup::TMK_NPROCS;
@@ -257,11 +257,6 @@ impl Machine {
                 return Ok(is_some);
             };
             is_some = true;
-            if kind_of(&bytes).is_some_and(is_answer) {
-                // The acknowledgement then finds the sender still in the library: later it would
-                // wake its helper.
-                self.node.flush_acks();
-            }
             if kind_of(&bytes).is_some_and(|kind| kind >= FOREIGN_KIND) {
                 self.on_private(from, &bytes)?;
             } else {
@@ -337,8 +332,6 @@ impl Machine {
 
     /// Gives the node back to the helper, which sleeps until there is work.
     pub(crate) fn leave(&mut self) -> Result<(), Failure> {
-        // A timer would wake the helper for them, while the program computes.
-        self.node.flush_acks();
         while !self.arm()? {
             self.node.disarm();
             let _moved = self.node.progress();

@@ -102,15 +102,10 @@ impl Engine {
     }
 
     fn end_close(&mut self) -> Result<(), Error> {
-        self.flush_acks();
-        self.inner.check_delivered()
-    }
-
-    /// Sends all pending acknowledgements.
-    pub(crate) fn flush_acks(&mut self) {
         let now = self.inner.read_clock();
         self.inner.core.flush_acks(now);
         self.flush();
+        self.inner.check_delivered()
     }
 
     /// Begins to close without waiting, for a simulation, which then calls [`Engine::poll_close`]

@@ -82,10 +82,6 @@ pub trait Plumbing: sealed::Sealed {
     /// after a receive that waited.
     fn progress_until_moved(&mut self, turns: u32) -> usize;
 
-    /// Sends all pending acknowledgements. For programs that compute next: the timer of an
-    /// acknowledgement would interrupt them, and its frame the peer.
-    fn flush_acks(&mut self);
-
     /// Waits for a non-blocking operation until `stop` returns true, which is called after each turn
     /// and must depend on what handlers or other threads change. Returns `None` if the operation has
     /// not ended by then. For interfaces with locks of their own.
@@ -238,10 +234,6 @@ impl Plumbing for Node {
     }
 
     #[inline]
-    fn flush_acks(&mut self) {
-        self.engine.enter().flush_acks();
-    }
-
     fn progress_until_moved(&mut self, turns: u32) -> usize {
         let engine = &mut *self.engine.enter();
         for _ in 0..turns {

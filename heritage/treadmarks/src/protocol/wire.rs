@@ -132,14 +132,6 @@ pub(crate) fn kind_of(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*head))
 }
 
-/// Returns whether a message of this kind answers what its receiver waits for, and gets no answer.
-pub(crate) fn is_answer(kind: u32) -> bool {
-    matches!(
-        kind,
-        kind::GRANT | kind::DEPART | kind::DIFFS | kind::COPY | kind::ASLEEP
-    )
-}
-
 /// Number of processes that message lists may refer to, and the length of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
