@@ -139,11 +139,12 @@ pub(crate) struct Inner {
     /// Turn by which all frames that queued during a poll gap have been received; `None` without a
     /// gap.
     poll_gap_end: Option<u32>,
-    /// Length of the current run of short messages, and the turn of the last one.
+    /// Number of short messages in the current run.
     shorts: u32,
-    /// Number of them since the last long message began that was alone.
-    shorts_beside: u32,
+    /// Turn of the last short message.
     short_turn: u32,
+    /// Number of short messages since the last long one began that was alone.
+    shorts_since_lone: u32,
     /// Set when a queued frame must be flushed before the call returns.
     flush_wanted: bool,
     /// Messages to pull from peers' memory once the link is no longer borrowed.
@@ -280,7 +281,7 @@ impl Inner {
             turn: 0,
             poll_gap_end: None,
             shorts: 0,
-            shorts_beside: 0,
+            shorts_since_lone: 0,
             short_turn: 0,
             flush_wanted: false,
             pulls: Vec::new(),

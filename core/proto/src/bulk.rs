@@ -192,6 +192,17 @@ impl Transfers {
         self.rx.len() > 0
     }
 
+    /// Returns true if more than `count` transfers to `peer` are incomplete.
+    pub(crate) fn sends_more_than(&self, count: usize, peer: PeerId) -> bool {
+        self.tx.len() > count
+            && self
+                .tx
+                .iter()
+                .filter(|tx| tx.peer == peer)
+                .nth(count)
+                .is_some()
+    }
+
     /// Returns the number of incomplete transfers.
     #[inline]
     pub(crate) fn count(&self) -> usize {

@@ -60,6 +60,7 @@ const PROTO: Rules = Rules {
         "HeldId",
         "HelloIds",
         "Host",
+        "LateMessage",
         "LostFrame",
         "MultiRecv",
         "Moved",

@@ -252,12 +252,16 @@ impl Connection {
         receiver: &mut dyn PartReceiver,
     ) -> io::Result<usize> {
         self.is_waiting = false;
-        // Bytes that were read ahead before their part had to wait.
-        while self.take_ahead(receiver)? {}
-        if self.is_waiting {
-            return Ok(0);
+        // Bytes that were read ahead come first, if their part had to wait. Their place is checked as
+        // memory that this process writes.
+        let mut earlier = 0;
+        while self.take_ahead(receiver)? {
+            (earlier, self.used) = (1, true);
         }
-        for count in 0..budget {
+        if self.is_waiting {
+            return Ok(earlier);
+        }
+        for count in earlier..budget + earlier {
             let received = match self.part {
                 None => {
                     let len = self.len_ahead(call_len_max);
@@ -277,7 +281,7 @@ impl Connection {
                 return Ok(count + 1);
             }
         }
-        Ok(budget)
+        Ok(budget + earlier)
     }
 
     /// Returns the number of bytes to read ahead while nothing is known of the next frame. A short

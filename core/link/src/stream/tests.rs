@@ -30,8 +30,9 @@ struct Inbox {
     end: Option<u8>,
     /// Maximum number of bytes for which there is a destination at a time.
     step: usize,
-    /// Number of times that a part must wait, and the bytes to be copied when it was placed then.
+    /// Number of further calls of `place` that answer [`Place::Later`].
     waits: usize,
+    /// `copied_len` of each other call of `place`.
     copied_lens: Vec<usize>,
 }
 

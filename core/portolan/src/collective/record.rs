@@ -211,8 +211,9 @@ impl Layout {
         }
     }
 
-    /// Writes the message of `head` and those data of `len` bytes that are in the same message.
-    /// Returns the message.
+    /// Writes a message to `place` and returns it: `head`, the total length `len` of the data in
+    /// [`Layout::Part`], then `inline`. `inline` is all of the data, or empty if they follow in
+    /// another message.
     pub(crate) fn write<'a>(
         self,
         head: &[u8; HEAD_LEN],
@@ -231,8 +232,9 @@ impl Layout {
         message
     }
 
-    /// Returns the length of the part whose message continues with `behind`, and the data that
-    /// follow. The data of [`Layout::Whole`] have the length `len`.
+    /// Splits `behind`, the bytes after the head, into the total length of the data and the data in
+    /// this message. `len` is the length for [`Layout::Whole`]. Returns `None` if the length is cut
+    /// off.
     pub(crate) fn split(self, len: usize, behind: &[u8]) -> Option<(u64, &[u8])> {
         match self {
             Layout::Whole => Some((len as u64, behind)),

@@ -15,10 +15,10 @@ const LATENCY_MODE_TURNS: u32 = 64;
 /// of long messages, as in a bandwidth test, which should not be slowed down.
 const LATENCY_MODE_COUNT: u32 = 4;
 
-/// Longest message whose parts stay long after short messages, while it is alone, in bytes. By Open
-/// MPI, which sends three short messages for each long one, messages up to this length are faster
-/// so, and longer ones slower.
-const LONE_LEN_MAX: usize = 1 << 20;
+/// Longest message, in bytes, whose parts stay long after short messages while no other transfer is
+/// in progress. Open MPI sends three short messages for each long one. Up to this length its messages
+/// are faster with long parts, above it with short ones.
+const LONE_LEN_MAX: u64 = 1 << 20;
 
 impl Inner {
     /// Records a short message.
@@ -34,15 +34,16 @@ impl Inner {
             true => self.shorts.saturating_add(count),
             false => count,
         };
-        self.shorts_beside = self.shorts_beside.saturating_add(count);
+        self.shorts_since_lone = self.shorts_since_lone.saturating_add(count);
         self.short_turn = self.turn;
     }
 
-    /// Records that a message of `len` bytes begins. If no other long one is in progress, earlier
-    /// short messages, such as requests for it, do not shorten its parts.
-    pub(super) fn note_long(&mut self, len: usize) {
+    /// Records that a message of `len` bytes begins. Earlier short messages, such as requests for it,
+    /// then do not shorten its parts, if it has at most [`LONE_LEN_MAX`] bytes and no other transfer
+    /// is in progress.
+    pub(super) fn note_long(&mut self, len: u64) {
         if len <= LONE_LEN_MAX && self.core.transfer_count() == 0 {
-            self.shorts_beside = 0;
+            self.shorts_since_lone = 0;
         }
     }
 
@@ -57,6 +58,6 @@ impl Inner {
     pub(super) fn in_latency_mode(&self) -> bool {
         self.shorts >= LATENCY_MODE_COUNT
             && self.expects_short()
-            && (self.shorts_beside >= LATENCY_MODE_COUNT || self.core.transfer_count() > 1)
+            && (self.shorts_since_lone >= LATENCY_MODE_COUNT || self.core.transfer_count() > 1)
     }
 }

@@ -147,7 +147,7 @@ impl Inner {
         };
         let long_len = self.ops.len(op);
         if long_len > BUFFERED_LEN_MAX {
-            self.note_long(long_len);
+            self.note_long(long_len as u64);
         }
         let Inner { core, ops, .. } = self;
         let bytes = ops.bytes(op);
@@ -198,7 +198,7 @@ impl Inner {
         let off = usize::try_from(reply.off).unwrap_or(usize::MAX);
         let addr = self.pull_addr(reply.peer, reply.region, off);
         if len > BUFFERED_LEN_MAX as u64 {
-            self.note_long(usize::try_from(len).unwrap_or(usize::MAX));
+            self.note_long(len);
             // The transfer may be timed.
             self.read_clock();
         }

@@ -22,8 +22,10 @@ pub(crate) const BUFFERED_LEN_MAX: usize = 64 * 1024;
 /// never receives them.
 const SELF_UNREAD_MAX: usize = 64 << 20;
 
-/// Transfers in progress up to which a request leaves at once. Later ones leave with the next turn,
-/// together: the receiver is busy, and this process must make turns to send the messages anyway.
+/// Number of transfers to a peer up to which a request to send leaves at once. With more, requests
+/// wait for the next turn and share frames (`P4.6`). This delays no data: the peer is busy with the
+/// earlier transfers, whose data needs further turns of this process. Two keep the peer busy while
+/// the next request is on its way.
 const PROMPT_REQUESTS_MAX: usize = 2;
 
 /// Result of a submission.
@@ -242,7 +244,7 @@ impl Inner {
         }
         let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
-        self.note_long(self.ops.len(op));
+        self.note_long(len);
         // The transfer may be timed.
         self.read_clock();
         match self
@@ -253,7 +255,7 @@ impl Inner {
                 // A peer that reads the message itself needs nothing else of this process.
                 self.flush_wanted |= is_pushed
                     || remote_addr != 0
-                    || self.core.transfer_count() <= PROMPT_REQUESTS_MAX;
+                    || !self.core.sends_more_than(PROMPT_REQUESTS_MAX, peer);
                 self.note_exposed(peer, op, (remote_addr, len));
                 true
             }

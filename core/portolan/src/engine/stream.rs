@@ -372,7 +372,11 @@ impl PartIntake<'_> {
             }
             Head::Push(request, done) => {
                 self.freshen();
-                self.inner.note_long(part.len);
+                if let PushRequest::Message(rts) = request
+                    && !self.inner.core.has_push(from, request)
+                {
+                    self.inner.note_long(rts.message_len);
+                }
                 let Inner { core, now, .. } = &mut *self.inner;
                 core.open_push(*now, from, (request, *done), part.len as u64)?;
                 self.inner.drain(self.handlers, None);

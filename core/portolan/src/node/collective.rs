@@ -33,12 +33,12 @@ const SHORT_LEN_MAX: usize = 128;
 pub(crate) struct Task<'a> {
     group: Cow<'a, Group>,
     head: Head,
-    /// The head, as messages begin with it.
+    /// Encoded `head`.
     bytes: [u8; HEAD_LEN],
 }
 
 impl Task<'_> {
-    /// Returns the task with its own group.
+    /// Returns the task with a copy of its group instead of a reference.
     pub(super) fn into_owned(self) -> Task<'static> {
         Task {
             group: Cow::Owned(self.group.into_owned()),

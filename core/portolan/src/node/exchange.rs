@@ -87,14 +87,16 @@ impl Operation {
             plan,
             combine,
         } = self;
-        let plan = match node.plans.take(plan)? {
+        let plan = match node.plans.take(plan) {
             Choice::Short(mut prepared) => {
                 let begun = node.engine.enter().begin_task(group, head);
                 match begun {
                     Ok(task) => {
                         let combine = combine.as_ref();
-                        let result =
-                            short::perform(&mut prepared, combine, node, &task, (input, output));
+                        let memory = (input, output);
+                        let result = prepared.allocate().and_then(|()| {
+                            short::perform(&mut prepared, combine, node, &task, memory)
+                        });
                         node.plans.keep(prepared);
                         return node.engine.enter().end_task(&task, result);
                     }
@@ -172,8 +174,8 @@ fn check_len(name: &'static str, len: usize, wanted: usize) -> Result<(), Error>
     }
 }
 
-/// Returns the length of one block of `len` bytes for each member.
-fn equal(group: &Group, len: usize) -> usize {
+/// Returns the total length of the blocks of all members, of `len` bytes each.
+fn total_len(group: &Group, len: usize) -> usize {
     len.saturating_mul(group.size() as usize)
 }
 
@@ -190,9 +192,10 @@ fn check_lens(group: &Group, name: &'static str, lens: &[usize], len: usize) -> 
     check_len(name, len, total.unwrap_or(usize::MAX))
 }
 
-/// Returns the operation in which every member gets the blocks of all, of equal lengths.
+/// Returns the operation in which every member gets the blocks of all members. The blocks have equal
+/// lengths.
 fn allgather(group: &Group, mine: usize, all: usize) -> Result<Operation, Error> {
-    check_len("memory for all blocks", all, equal(group, mine))?;
+    check_len("memory for all blocks", all, total_len(group, mine))?;
     let plan = group.planned(Form::Allgather { len: mine });
     Ok(Operation::new(CollectiveKind::Allgather, 0, all, plan))
 }
@@ -209,7 +212,7 @@ fn allgatherv(group: &Group, mine: usize, all: usize, lens: &[usize]) -> Result<
 fn gather(group: &Group, root: u32, mine: usize, all: usize) -> Result<Operation, Error> {
     super::group::check_root(root, group)?;
     if group.rank() == root {
-        check_len("memory for all blocks", all, equal(group, mine))?;
+        check_len("memory for all blocks", all, total_len(group, mine))?;
     }
     let plan = group.planned(Form::Gather {
         root: root as usize,
@@ -239,7 +242,7 @@ fn gatherv(
 fn scatter(group: &Group, root: u32, all: usize, mine: usize) -> Result<Operation, Error> {
     super::group::check_root(root, group)?;
     if group.rank() == root {
-        check_len("blocks of all members", all, equal(group, mine))?;
+        check_len("blocks of all members", all, total_len(group, mine))?;
     }
     let plan = group.planned(Form::Scatter {
         root: root as usize,
@@ -303,7 +306,7 @@ fn reduce_scatter(
     values: usize,
     own: usize,
 ) -> Result<Operation, Error> {
-    check_len("values of all members", values, equal(group, own))?;
+    check_len("values of all members", values, total_len(group, own))?;
     operator.check(own)?;
     let plan = group.planned(Form::ReduceScatter {
         len: own,

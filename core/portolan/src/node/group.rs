@@ -35,8 +35,6 @@ pub(crate) const SPLIT_ID_MIN: u16 = 16_384;
 /// members pass the same length, and so come to the same result.
 const CHAIN_LEN_MIN: usize = 4 << 20;
 
-const JOB_ID: u16 = Members::JOB_ID;
-
 /// An ordered subset of the processes of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -57,7 +55,7 @@ impl Group {
     /// Returns the group of a job of `size` processes, in which this process is `rank`.
     pub(crate) fn of_job(rank: u32, size: u32) -> Group {
         Group {
-            members: Members::new(JOB_ID, (0..size).collect()),
+            members: Members::new(Members::JOB_ID, (0..size).collect()),
             own: rank,
         }
     }
@@ -79,7 +77,7 @@ impl Group {
     /// # Ok(()) }
     /// ```
     pub fn new(node: &Node, id: u16, ranks: &[u32]) -> Result<Group, Error> {
-        Group::with_id(node, id, JOB_ID + 1, ranks)
+        Group::with_id(node, id, Members::JOB_ID + 1, ranks)
     }
 
     /// Creates a group like [`Group::new`], with a number starting at `id_min`.
@@ -265,7 +263,7 @@ pub(crate) fn check_root(root: u32, group: &Group) -> Result<(), Error> {
     let size = group.size();
     match (root < size, group.members.id()) {
         (true, _) => Ok(()),
-        (false, JOB_ID) => Err(Error::NoSuchRank { rank: root, size }),
+        (false, Members::JOB_ID) => Err(Error::NoSuchRank { rank: root, size }),
         (false, _) => Err(Error::NoSuchMember { member: root, size }),
     }
 }

@@ -136,6 +136,12 @@ impl Core {
         }
     }
 
+    /// Returns true if more than `count` transfers to `peer` are in progress.
+    #[must_use]
+    pub fn sends_more_than(&self, count: usize, peer: PeerId) -> bool {
+        self.sh.transfers.sends_more_than(count, peer)
+    }
+
     /// Returns the number of transfers in progress.
     #[must_use]
     pub fn transfer_count(&self) -> usize {

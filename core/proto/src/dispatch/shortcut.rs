@@ -216,7 +216,7 @@ impl Core {
         }
     }
 
-    /// Returns `false` if surely no message waits at `port`.
+    /// Returns false only if no message waits at `port`. May return true although none waits.
     #[inline]
     pub fn may_wait_at(&mut self, port: PortId) -> bool {
         let port = self.sh.matching.port(port);

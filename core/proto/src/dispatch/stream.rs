@@ -140,6 +140,12 @@ impl Core {
         self.on_remote_source(from, crate::LinkId::STREAM, source)
     }
 
+    /// Returns true if the pushed part with this request is being received.
+    #[must_use]
+    pub fn has_push(&self, from: PeerId, request: &PushRequest) -> bool {
+        self.sh.transfers.has_push(from, request)
+    }
+
     /// Returns the place of a pushed part, before more of it is received. Call it once a turn.
     pub fn place_push(&mut self, from: PeerId, request: &PushRequest) -> PushPlace {
         let Shared { transfers, ctx, .. } = &mut self.sh;

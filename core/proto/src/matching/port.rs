@@ -2,6 +2,10 @@
 //! Ports: messages that wait for buffers, by destination port. Tagged messages wait in
 //! [`super::match_list`].
 
+mod late;
+
+pub(crate) use late::LateMessage;
+
 use super::queues::{Place, Queues};
 use super::remains::{Discarded, Remains};
 use crate::base::context::Context;
@@ -9,11 +13,12 @@ use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::base::request::Announced;
 use crate::mem::held::{HeldPool, WAITING_LEN};
-use crate::{Dest, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::{Dest, Event, HeldId, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
+use late::next_unserved;
 use portolan_wire::LaneId;
 
 /// Ports per page of the table; two levels of 256 cover 16-bit numbers.
@@ -76,7 +81,7 @@ enum Step {
     Request(Box<Pending>),
     /// A buffer was found late and is being filled.
     Transferring(u32),
-    /// The buffer is full. An earlier message of the lane is not.
+    /// The transfer is complete. An earlier message of the lane is not.
     Transferred(Box<LateMessage>),
 }
 
@@ -85,14 +90,6 @@ impl Step {
     fn has_buffer(&self) -> bool {
         matches!(self, Step::Transferring(_) | Step::Transferred(_))
     }
-}
-
-/// Message whose buffer was found late and is complete.
-#[derive(Debug)]
-pub(crate) struct LateMessage {
-    pub(crate) op: OpId,
-    pub(crate) len: u64,
-    pub(crate) error: Option<OpError>,
 }
 
 /// Request to send that waits at a port.
@@ -411,23 +408,6 @@ impl Port {
         Some(Served::Held(taken, posted))
     }
 
-    /// Finds the queue with the oldest request that can be served and is behind others that have
-    /// their buffers. A complete message waits until those are delivered.
-    #[cold]
-    fn first_behind(&self, has_undelivered: impl Fn(PeerId, LaneId) -> bool) -> Option<Place> {
-        let requests = self
-            .unexpected
-            .queues()
-            .filter_map(|(place, (peer, lane), items)| {
-                let item = items.skip_while(|item| item.step.has_buffer()).next()?;
-                let is_it = matches!(item.step, Step::Request(_))
-                    && self.can_serve(peer, item)
-                    && !has_undelivered(peer, lane);
-                is_it.then_some((item.stamp, place))
-            });
-        Some(requests.min_by_key(|(stamp, _)| *stamp)?.1)
-    }
-
     /// Returns the message that a receive from `source` would get if it were posted now, if the
     /// message is complete and all waiting ones are of one sender and lane.
     #[inline(always)]
@@ -471,12 +451,16 @@ impl Port {
         source: Option<PeerId>,
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
     ) -> Option<(PeerId, Waiting, u64)> {
-        let fronts = self.unexpected.fronts().filter(|(_, (peer, lane), item)| {
-            source.is_none_or(|source| source == *peer)
-                && !item.step.has_buffer()
-                && !has_undelivered(*peer, *lane)
-        });
-        let (_, (peer, _), first) = fronts.min_by_key(|(_, _, item)| item.stamp)?;
+        let next = self
+            .unexpected
+            .queues()
+            .filter_map(|(_, (peer, lane), items)| {
+                let is_wanted = source.is_none_or(|source| source == peer);
+                let item =
+                    next_unserved(items).filter(|_| is_wanted && !has_undelivered(peer, lane))?;
+                Some((peer, item))
+            });
+        let (peer, first) = next.min_by_key(|(_, item)| item.stamp)?;
         match &first.step {
             Step::Held { held, .. } => Some((peer, Waiting::Held(*held), 0)),
             Step::Request(pending) => {
@@ -524,48 +508,6 @@ impl Port {
         TakenHeld::of(from, &item)
     }
 
-    /// Marks the first message of a lane that has no buffer, a request, as being transferred.
-    fn begin_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) {
-        self.set_step(
-            from,
-            |step| !step.has_buffer(),
-            Step::Transferring(transfer),
-        );
-    }
-
-    /// Marks the message of this transfer as complete.
-    fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32, message: LateMessage) {
-        let is_it = |step: &Step| matches!(step, Step::Transferring(key) if *key == transfer);
-        self.set_step(from, is_it, Step::Transferred(Box::new(message)));
-    }
-
-    /// Sets the step of the first message of a lane whose step `is_selected`.
-    fn set_step(
-        &mut self,
-        from: (PeerId, LaneId),
-        is_selected: impl Fn(&Step) -> bool,
-        step: Step,
-    ) {
-        let place = self.unexpected.find(from);
-        let is_it = |item: &Unexpected| is_selected(&item.step);
-        if let Some((_, item)) = place.and_then(|place| self.unexpected.find_mut(place, is_it)) {
-            item.step = step;
-        }
-    }
-
-    /// Takes the first message of a lane if its transfer has completed.
-    fn pop_transferred(&mut self, from: (PeerId, LaneId)) -> Option<LateMessage> {
-        let place = self.unexpected.find(from)?;
-        let front = self.unexpected.front(place)?;
-        if !matches!(front.step, Step::Transferred(_)) {
-            return None;
-        }
-        match self.unexpected.pop(place)?.1.step {
-            Step::Transferred(message) => Some(*message),
-            _ => None,
-        }
-    }
-
     /// See [`Ports::end_waiting`].
     fn end_waiting(
         &mut self,
@@ -591,7 +533,7 @@ impl Port {
                     remains.ops.extend(pending.buffer.map(|posted| posted.op));
                 }
                 Step::Transferring(_) => remains.broken.push((lane, id.into())),
-                // It is behind an incomplete one.
+                // Not delivered: an earlier message of its lane is incomplete.
                 Step::Transferred(message) => remains.ops.push(message.op),
             }
             taken += 1;
@@ -706,37 +648,6 @@ impl Ports {
         has_undelivered: impl Fn(PeerId, LaneId) -> bool,
     ) -> Option<(PeerId, Waiting, u64)> {
         self.get_mut(id)?.peek(source, has_undelivered)
-    }
-
-    /// See [`Port::begin_transfer`].
-    pub(super) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
-        if let Some(port) = self.get_mut(id) {
-            port.begin_transfer(from, transfer);
-        }
-    }
-
-    /// See [`Port::end_transfer`].
-    pub(super) fn end_transfer(
-        &mut self,
-        id: PortId,
-        from: (PeerId, LaneId),
-        transfer: u32,
-        message: LateMessage,
-    ) {
-        if let Some(port) = self.get_mut(id) {
-            port.end_transfer(from, transfer, message);
-        }
-    }
-
-    /// See [`Port::pop_transferred`].
-    pub(super) fn pop_transferred(
-        &mut self,
-        id: PortId,
-        from: (PeerId, LaneId),
-    ) -> Option<LateMessage> {
-        let message = self.get_mut(id)?.pop_transferred(from)?;
-        self.waiting_count -= 1;
-        Some(message)
     }
 
     /// Returns the port, if it was ever used.

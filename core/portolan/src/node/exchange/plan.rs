@@ -183,24 +183,18 @@ pub(super) fn allgather(position: Position, lens: &[usize]) -> Plan {
                 (Place::Output, offs[own]),
                 lens[own],
             )]);
-            // Memory that was just written takes the next member longer to read.
-            let mine = Span::new(Place::Input, 0..lens[own]);
-            ring(&mut plan, position, mine, (lens, &offs));
+            ring(&mut plan, position, lens, &offs);
             plan
         }
     }
 }
 
-/// Passes the blocks of the output around a ring. This member begins with `mine`, its own block.
-fn ring(plan: &mut Plan, position: Position, mine: Span, (lens, offs): (&[usize], &[usize])) {
+/// Passes the blocks of the output around a ring.
+fn ring(plan: &mut Plan, position: Position, lens: &[usize], offs: &[usize]) {
     let block = |index: usize| Span::new(Place::Output, offs[index]..offs[index] + lens[index]);
     for step in 1..position.size {
-        let sent = match step {
-            1 => mine,
-            _ => block(position.before(step - 1)),
-        };
         plan.rounds.push(Round {
-            sends: Few::one((member(position.after(1)), sent)),
+            sends: Few::one((member(position.after(1)), block(position.before(step - 1)))),
             receives: Few::one((member(position.before(1)), block(position.before(step)))),
             after: Few::default(),
         });
@@ -627,7 +621,7 @@ pub(super) fn allreduce_long(position: Position, len: usize, element_len: usize)
     );
     let mut plan = Plan::default();
     pairwise(&mut plan, position, Place::Output, (&lens, &offs), own);
-    ring(&mut plan, position, own, (&lens, &offs));
+    ring(&mut plan, position, &lens, &offs);
     plan
 }
 

@@ -2,16 +2,18 @@
 //! Plans of recent operations, with their scratch memory. A program that repeats a short operation
 //! needs neither a plan nor memory for it again.
 //!
-//! Invariant: a kept plan is that of its shape, so it is the same as a new one.
+//! Invariant: a kept plan equals the plan that its shape would make again. The contents of its scratch
+//! memory are undefined.
 
 use super::plan::{self, Plan, Position};
 use crate::buffer;
 use crate::error::Error;
 
-/// Number of plans that are kept: those of the operations in one round of a usual program.
+/// Number of plans that are kept. An iterative program rarely repeats more than four operations, and a
+/// search of four takes less time than making a plan.
 const KEPT_MAX: usize = 4;
 
-/// Most members of a group whose plans are kept. The messages of larger groups take much longer
+/// Maximum size of a group whose plans are kept, which bounds their memory. The messages of larger groups take much longer
 /// than their plans.
 const KEPT_SIZE_MAX: usize = 64;
 
@@ -52,7 +54,7 @@ pub(super) enum Form {
     },
 }
 
-/// All that a plan depends on.
+/// Arguments that determine a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) position: Position,
@@ -83,7 +85,7 @@ impl Shape {
     }
 }
 
-/// Plan of an operation, or all that is needed to make it.
+/// Plan of an operation, or the shape from which it can be made.
 #[derive(Debug)]
 pub(super) enum Planned {
     Made(Plan),
@@ -91,7 +93,7 @@ pub(super) enum Planned {
 }
 
 impl Planned {
-    /// Returns the plan for an operation with a request.
+    /// Returns the plan; makes it if necessary.
     pub(super) fn into_plan(self) -> Plan {
         match self {
             Planned::Made(plan) => plan,
@@ -109,21 +111,20 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    fn new(shape: Option<Shape>, plan: Plan) -> Result<Prepared, Error> {
-        let what = "the memory of a collective operation";
-        let scratch = buffer::zeroed(what, plan.scratch_len)?;
-        Ok(Prepared {
-            shape,
-            plan,
-            scratch,
-        })
+    /// Allocates the scratch memory, unless it is there.
+    pub(super) fn allocate(&mut self) -> Result<(), Error> {
+        if self.scratch.len() < self.plan.scratch_len {
+            let what = "the memory of a collective operation";
+            self.scratch = buffer::zeroed(what, self.plan.scratch_len)?;
+        }
+        Ok(())
     }
 }
 
-/// How to perform an operation.
+/// Way to perform an operation.
 #[derive(Debug)]
 pub(super) enum Choice {
-    /// Each message fits one with its head.
+    /// The head and the data of each message travel together; performed without a request.
     Short(Prepared),
     Long(Plan),
 }
@@ -133,8 +134,8 @@ pub(super) enum Choice {
 pub(in crate::node) struct PreparedPlans(Vec<Prepared>);
 
 impl PreparedPlans {
-    /// Returns a plan, with its memory if it is short.
-    pub(super) fn take(&mut self, planned: Planned) -> Result<Choice, Error> {
+    /// Returns the kept plan of this shape, or a new one. A new one has no scratch memory yet.
+    pub(super) fn take(&mut self, planned: Planned) -> Choice {
         let shape = match planned {
             Planned::Of(shape) => Some(shape),
             Planned::Made(_) => None,
@@ -142,12 +143,16 @@ impl PreparedPlans {
         let is_same = |prepared: &Prepared| prepared.shape == shape;
         let kept = self.0.iter().rposition(is_same);
         if let Some(kept) = kept.filter(|_| shape.is_some()) {
-            return Ok(Choice::Short(self.0.remove(kept)));
+            return Choice::Short(self.0.remove(kept));
         }
         let plan = planned.into_plan();
         match plan.is_short() {
-            true => Prepared::new(shape, plan).map(Choice::Short),
-            false => Ok(Choice::Long(plan)),
+            true => Choice::Short(Prepared {
+                shape,
+                plan,
+                scratch: Vec::new(),
+            }),
+            false => Choice::Long(plan),
         }
     }
 
@@ -175,8 +180,11 @@ mod tests {
     }
 
     fn taken(plans: &mut PreparedPlans, planned: Planned) -> Option<Prepared> {
-        match plans.take(planned).unwrap() {
-            Choice::Short(prepared) => Some(prepared),
+        match plans.take(planned) {
+            Choice::Short(mut prepared) => {
+                prepared.allocate().unwrap();
+                Some(prepared)
+            }
             Choice::Long(_) => None,
         }
     }
