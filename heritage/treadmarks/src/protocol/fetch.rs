@@ -16,7 +16,7 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// Creates a fetch of which all answers are there.
+    /// Creates a fetch that awaits no more answers.
     pub(super) fn complete(diffs: Vec<(Notice, Vec<u8>)>) -> Fetch {
         Fetch { pending: 0, diffs }
     }
@@ -245,7 +245,7 @@ impl<M: Memory> Dsm<M> {
         self.complete(page)
     }
 
-    /// Applies the diffs of a fetch whose answers are all there.
+    /// Applies the diffs of a fetch that has all its answers.
     pub(super) fn complete(&mut self, page: u32) -> Result<(), DsmError> {
         let (Some(fetch), Some(state)) = (self.fetches.remove(&page), self.pages.get_mut(&page))
         else {

@@ -2,7 +2,7 @@
 //! The state of one page in one process, and the memory that the protocol controls.
 
 use super::clock::Clock;
-use super::update::Reader;
+use super::update::PageReader;
 
 /// Access that the program has to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(crate) struct Page {
     /// Own diffs, by the number of their interval.
     pub(crate) diffs: Vec<(u32, Vec<u8>)>,
     /// Processes that have fetched this page from this one.
-    pub(crate) readers: Vec<Reader>,
+    pub(crate) readers: Vec<PageReader>,
 }
 
 impl Default for Page {
