@@ -40,8 +40,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// Shortest broadcast that an announcement may precede, in bytes. Members post the buffer for the
-/// data of longer ones after the head, because the next message may be that of another operation.
+/// Shortest broadcast that the root may announce (P17.1), in bytes. From this length on, a member
+/// posts the buffer for the data only after it has read the head, because an announcement may
+/// follow instead of data. All members must therefore use the same value.
 const ANNOUNCED_LEN_MIN: usize = 1 << 10;
 
 /// Sizes of groups that use multicast. In a group of two, a message costs the same. In larger

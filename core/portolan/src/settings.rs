@@ -178,7 +178,8 @@ pub const MULTICAST: Setting = Setting {
     variable: "PORTOLAN_MULTICAST",
     default: "auto",
     meaning: "broadcasts to three or more hosts of one network by UDP multicast: auto (from 2 KiB on, if \
-              it reaches all hosts), the shortest length in bytes, or off; never with fault or pcap",
+              it reaches all hosts), a length of at least 1K (1024) from which it is used, or off; \
+              never with fault or pcap",
 };
 
 /// Checksums in frames.

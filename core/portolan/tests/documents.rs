@@ -103,7 +103,7 @@ fn every_public_method_has_an_example() {
     let sources = workspace().join("core/portolan/src");
     let mut files = Vec::new();
     files_below(&sources.join("node"), &mut files);
-    // Programs do not simulate.
+    // `simulated.rs` is for the simulator, not for programs.
     let others = ["tests.rs", "simulated.rs"];
     files.retain(|file| !others.iter().any(|name| file.ends_with(name)));
     for name in [

@@ -149,8 +149,8 @@ fn wait_unlocked(machine: &mut Held, request: Request) -> Result<c_int, Failure>
 ///
 /// Broadcasts of 2 KiB or more to 3 to 64 processes on at least three hosts of one IPv4 network
 /// use UDP multicast: the data crosses the root's wire once, and the root waits until all hosts
-/// have it. PORTOLAN_MULTICAST in the environment sets another length (1024 or more), or with `off`
-/// makes them use messages, as shorter ones do.
+/// have it. PORTOLAN_MULTICAST in the environment sets another length, which must be at least 1K
+/// (1024). With `off`, all broadcasts use messages, as shorter ones do.
 ///
 /// Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
 /// GAMMA_ERR_IN_HANDLER.

@@ -219,7 +219,8 @@ pub unsafe extern "C" fn portolan_barrier(
 ///
 /// A broadcast of 2 KiB or more to 3 to 64 processes on three or more hosts of one IPv4 network
 /// uses UDP multicast if it reaches all hosts: the root sends the bytes once, and waits until all
-/// members have them. PORTOLAN_MULTICAST in the environment sets another length, or turns it `off`.
+/// members have them. PORTOLAN_MULTICAST in the environment sets another length, which must be at
+/// least 1K (1024), or turns multicast `off`.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK, those of portolan_barrier().
 #[unsafe(no_mangle)]

@@ -60,7 +60,7 @@ pub struct Endpoint {
     regions: HashMap<u64, OpId>,
     /// Removed peers that are not forgotten yet.
     removed_peers: Vec<RemovedPeer>,
-    /// Not set for a simulated process.
+    /// Set if dropping the endpoint closes it and waits for delivery; clear in a simulation.
     waits_when_dropped: bool,
 }
 

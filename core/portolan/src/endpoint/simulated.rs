@@ -23,7 +23,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Endpoint of a simulation. It makes the calls of an endpoint, except those that wait.
+/// Endpoint of a simulation. It dereferences to its [`Endpoint`]. Callers must not use the calls that
+/// wait, because the virtual clock stands still meanwhile.
 ///
 /// Dropping it ends the process without a farewell; see [`SimulatedEndpoint::begin_close`].
 #[derive(Debug)]

@@ -23,7 +23,8 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// Simulated process of a job. It makes the calls of its node, except those that wait.
+/// Simulated process of a job. It dereferences to its [`Node`]. Callers must not use the calls that
+/// wait, because the virtual clock stands still meanwhile.
 ///
 /// Dropping it ends the process without a farewell; see [`SimulatedNode::begin_close`].
 #[derive(Debug)]

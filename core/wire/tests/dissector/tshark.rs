@@ -140,13 +140,7 @@ pub(crate) fn packets(capture: &Path) -> Vec<Packet> {
 /// Returns all values of a field in the packets that a display filter selects.
 #[allow(dead_code, reason = "not every test binary uses it")]
 pub(crate) fn values(capture: &Path, field: &str, filter: &str) -> Vec<String> {
-    let mut command = command(capture);
-    let output = command
-        .args(["-Y", filter, "-T", "fields", "-e", field])
-        .output();
-    let output = output.expect("tshark starts");
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = fields_text(capture, &[field], filter);
     let values = text.split(['\n', ',']).filter(|value| !value.is_empty());
     values.map(str::to_owned).collect()
 }
@@ -154,6 +148,15 @@ pub(crate) fn values(capture: &Path, field: &str, filter: &str) -> Vec<String> {
 /// Returns these fields of each packet that a display filter selects.
 #[allow(dead_code, reason = "not every test binary uses it")]
 pub(crate) fn rows(capture: &Path, fields: &[&str], filter: &str) -> Vec<Vec<String>> {
+    let row = |line: &str| line.split('\t').map(str::to_owned).collect();
+    let text = fields_text(capture, fields, filter);
+    text.lines().map(row).collect()
+}
+
+/// Returns a line for each packet that a display filter selects: these fields, with tabs between
+/// them, and commas between the values of one field.
+#[allow(dead_code, reason = "not every test binary uses it")]
+fn fields_text(capture: &Path, fields: &[&str], filter: &str) -> String {
     let mut command = command(capture);
     command.args(["-Y", filter, "-T", "fields"]);
     for field in fields {
@@ -161,9 +164,7 @@ pub(crate) fn rows(capture: &Path, fields: &[&str], filter: &str) -> Vec<Vec<Str
     }
     let output = command.output().expect("tshark starts");
     assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let row = |line: &str| line.split('\t').map(str::to_owned).collect();
-    text.lines().map(row).collect()
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Returns the lines that tshark prints for the packets that a display filter selects.

@@ -125,7 +125,7 @@ fn record(
     (count, time): (Option<u64>, Option<Duration>),
 ) -> Result<()> {
     let begin = Instant::now();
-    // The frames that arrived before the end are in the file.
+    // Time at which the recording ends. Frames that arrived before it are still written.
     let mut end = None;
     let mut fds: Vec<RawFd> = taps.iter().map(|tap| tap.end.as_fd().as_raw_fd()).collect();
     fds.push(signals.fd().as_raw_fd());
@@ -158,8 +158,8 @@ fn record(
     Ok(())
 }
 
-/// Takes the frames that arrived up to `complete_to`, in the order of arrival. A tap may still hold
-/// earlier ones than the rest.
+/// Takes the frames that arrived up to `complete_to`, in the order of arrival. Later frames stay in
+/// `frames`, because another tap may still hold earlier ones.
 fn take_ordered(frames: &mut Vec<Stamped>, complete_to: Duration) -> Vec<Stamped> {
     frames.sort_by_key(|(at, _)| *at);
     let later = frames.partition_point(|(at, _)| *at <= complete_to);
@@ -167,8 +167,8 @@ fn take_ordered(frames: &mut Vec<Stamped>, complete_to: Duration) -> Vec<Stamped
 }
 
 impl Tap {
-    /// Appends unread frames to `frames`, at most [`BATCH_MAX`]. Returns the time up to which it has
-    /// all that arrived.
+    /// Appends unread frames to `frames`, at most [`BATCH_MAX`]. Returns the time up to which all
+    /// frames of this tap have been read.
     fn take(&self, buf: &mut [u8], frames: &mut Vec<Stamped>) -> Result<Duration> {
         let complete_to = now();
         let mut last = complete_to;

@@ -17,8 +17,8 @@ ranks_of_this_module!(run_ranks);
 /// Slightly more than 1 MiB: two blocks.
 const LEN: usize = (1 << 20) + 4321;
 
-/// Lengths of broadcasts: two that fit a message with their head, one that is announced but uses
-/// the tree by default, and those that use multicast.
+/// Lengths of broadcasts: two that fit a message with their head, one long enough for multicast but
+/// below the default, and seven that use multicast by default.
 const LENS: [usize; 10] = [
     0,
     992,
