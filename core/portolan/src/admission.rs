@@ -18,8 +18,8 @@ use portolan_proto::{Instant, PeerId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time after which a grant may pass to another peer, although its burst has not ended: its owner
-/// has failed, or has forgotten it. 100 MB at gigabit speed.
+/// Time after which another request takes over a grant that has not ended. At 1 Gb/s, 100 MB take
+/// about as long.
 const LIFETIME: Duration = Duration::from_secs(1);
 
 const VERSION: u8 = 1;
@@ -115,6 +115,12 @@ impl Admissions {
         Some(Record { kind, id })
     }
 
+    /// Forgets a failed peer: its precedence here, and the burst requested of it.
+    pub(crate) fn on_failed(&mut self, peer: PeerId) {
+        self.requested.remove(&peer.0);
+        self.holder.take_if(|holder| holder.peer == peer);
+    }
+
     /// Returns the peer that has precedence here.
     pub(crate) fn holder(&self) -> Option<PeerId> {
         self.holder.map(|holder| holder.peer)
@@ -140,7 +146,11 @@ impl Admissions {
                     .is_none_or(|it| it.peer == peer || now.since(it.since) >= LIFETIME);
                 let kind = match is_free {
                     true => {
-                        let since = now;
+                        // A further request of the holder does not extend its time.
+                        let held = self
+                            .holder
+                            .filter(|it| it.peer == peer && now.since(it.since) < LIFETIME);
+                        let since = held.map_or(now, |it| it.since);
                         self.holder = Some(Holder { peer, id, since });
                         Kind::Granted
                     }
@@ -220,6 +230,30 @@ mod tests {
         assert_eq!(refused, Some(of(Kind::Refused, 1)));
         let granted = own.on_record(SECOND, of(Kind::Request, 2), at(1000));
         assert_eq!(granted, Some(of(Kind::Granted, 2)));
+    }
+
+    #[test]
+    fn holder_that_requests_again_and_again_is_displaced() {
+        let mut own = Admissions::default();
+        for ms in [0, 500, 900] {
+            own.on_record(FIRST, of(Kind::Request, 1), at(ms));
+        }
+        let granted = own.on_record(SECOND, of(Kind::Request, 2), at(1000));
+        assert_eq!(granted, Some(of(Kind::Granted, 2)));
+    }
+
+    #[test]
+    fn failed_peer_is_forgotten() {
+        let mut own = Admissions::default();
+        own.on_record(FIRST, of(Kind::Request, 1), at(0));
+        own.request(FIRST);
+        own.on_failed(SECOND);
+        assert_eq!(
+            (own.holder(), own.answer(FIRST)),
+            (Some(FIRST), Some(BurstAnswer::Pending))
+        );
+        own.on_failed(FIRST);
+        assert_eq!((own.holder(), own.answer(FIRST)), (None, None));
     }
 
     #[test]

@@ -297,6 +297,8 @@ impl Inner {
         };
         log::debug!("{peer} is given up: {cause:?}");
         self.multicasts.on_failed(peer.0);
+        self.admissions.on_failed(peer);
+        self.core.set_precedence(self.admissions.holder());
         self.note_event(peer, cause);
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);

@@ -41,7 +41,7 @@ impl Node {
     }
 
     /// Returns the answer to [`Node::request_burst`]; `None` if no burst was requested, or it has
-    /// ended. Makes no progress.
+    /// ended, or the process has failed. Makes no progress.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].

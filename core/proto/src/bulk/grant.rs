@@ -210,9 +210,11 @@ impl Transfers {
             (transfer.link == link).then_some((key, transfer))
         });
         let has_several = transfers.clone().nth(1).is_some();
-        // With exclusive service, transfers that are not admitted have a step of their own.
-        let aged = schedule != Schedule::Exclusive
-            && account.passed >= account.quantum() * (AGED_EVERY - 1);
+        // With exclusive service, transfers that are not admitted have a step of their own, if the
+        // budget has two.
+        let has_own_step =
+            schedule == Schedule::Exclusive && account.budget >= 2 * account.quantum();
+        let aged = !has_own_step && account.passed >= account.quantum() * (AGED_EVERY - 1);
         let by_age = is_fair || aged;
         let (key, transfer) = transfers
             .filter(|(key, transfer)| {
