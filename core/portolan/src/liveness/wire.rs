@@ -8,7 +8,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// Carrier of liveness probes in a simulation, which delivers them with
-/// [`Endpoint::receive_probe`](crate::binding::Endpoint::receive_probe) and its like.
+/// [`SimulatedEndpoint::receive_probe`] and its like.
+///
+/// [`SimulatedEndpoint::receive_probe`]: crate::binding::simulated::SimulatedEndpoint::receive_probe
 pub trait ProbeWire: fmt::Debug + Send + Sync {
     /// Sends a probe or an answer.
     fn send(&self, bytes: &[u8], to: SocketAddr);
