@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measures collective operations: `portolan run -n N -- collectives NAME LEN ROUNDS`. LEN is the
 //! number of bytes of one rank's part. Prints the time per operation of the slowest rank. If some
-//! ranks do not wait in an operation, a barrier follows it, whose time is included.
+//! ranks do not wait in an operation, a barrier follows it, and the time includes it.
 //! `bench/mpi/collbench.c` measures an MPI library in the same way.
 
 use portolan::{Error, Group, Node, Operator, PortConfig, ReduceOp, Target};

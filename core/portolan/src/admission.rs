@@ -141,24 +141,16 @@ impl Admissions {
         let Record { kind, id } = record;
         match kind {
             Kind::Request => {
-                let is_free = self
-                    .holder
-                    .is_none_or(|it| it.peer == peer || now.since(it.since) >= LIFETIME);
-                let kind = match is_free {
-                    true => {
-                        // A further request of the holder does not extend its time.
-                        let held = self
-                            .holder
-                            .filter(|it| it.peer == peer && now.since(it.since) < LIFETIME);
-                        let since = held.map_or(now, |it| it.since);
-                        self.holder = Some(Holder { peer, id, since });
-                        Kind::Granted
-                    }
-                    false => {
-                        self.refused_count += 1;
-                        Kind::Refused
-                    }
-                };
+                let current = self.holder.filter(|it| now.since(it.since) < LIFETIME);
+                if current.is_some_and(|it| it.peer != peer) {
+                    self.refused_count += 1;
+                    let kind = Kind::Refused;
+                    return Some(Record { kind, id });
+                }
+                // A further request of the holder does not extend its time.
+                let since = current.map_or(now, |it| it.since);
+                self.holder = Some(Holder { peer, id, since });
+                let kind = Kind::Granted;
                 return Some(Record { kind, id });
             }
             Kind::Granted | Kind::Refused => {

@@ -452,7 +452,7 @@ impl Core {
         (self.sh.slots.used(), self.sh.unexpected_len(), transfers)
     }
 
-    /// Gives long messages of one peer precedence over those of others, or of none. `P5.13`
+    /// Gives the long messages of `peer` precedence. `None` ends this. `P5.13`
     pub fn set_precedence(&mut self, peer: Option<PeerId>) {
         self.sh.transfers.set_precedence(peer);
         self.schedule_grants();

@@ -86,10 +86,12 @@ impl Inner {
 
     /// Handles a message to one of the library's own ports that take messages in place.
     pub(super) fn on_system(&mut self, source: PeerId, port: PortId, bytes: &[u8]) {
-        match (port == CONTROL_PORT, Record::parse(bytes)) {
-            (true, Some(record)) => self.on_burst_record(source, record),
-            (true, None) => self.on_multicast_control(source, bytes),
-            (false, _) => self.on_group_notice(source, bytes),
+        if port != CONTROL_PORT {
+            return self.on_group_notice(source, bytes);
+        }
+        match Record::parse(bytes) {
+            Some(record) => self.on_burst_record(source, record),
+            None => self.on_multicast_control(source, bytes),
         }
     }
 

@@ -15,9 +15,9 @@ const LATENCY_MODE_TURNS: u32 = 64;
 /// of long messages, as in a bandwidth test, which should not be slowed down.
 const LATENCY_MODE_COUNT: u32 = 4;
 
-/// Longest message, in bytes, whose parts stay long after short messages while no other transfer is
-/// in progress. Open MPI sends three short messages for each long one. Up to this length its messages
-/// are faster with long parts, above it with short ones.
+/// Longest message, in bytes, that keeps long parts after short messages while no other transfer is
+/// in progress. Open MPI sends three short messages for each long one. Up to this length its
+/// messages are faster with long parts, above it with short ones.
 const LONE_LEN_MAX: u64 = 1 << 20;
 
 impl Inner {

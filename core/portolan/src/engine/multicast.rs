@@ -14,8 +14,8 @@ use portolan_proto::{Cause, Instant, PeerId, PeerStatus, PortId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// System port for control messages of multicasts and bursts: below the port for notices, above those of
-/// groups.
+/// System port for control messages of multicasts and bursts: below the port for notices, above
+/// those of groups.
 pub(super) const CONTROL_PORT: PortId = PortId::system(u16::MAX - 1);
 
 /// Name of the counter for malformed control messages.

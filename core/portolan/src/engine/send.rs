@@ -23,9 +23,9 @@ pub(crate) const BUFFERED_LEN_MAX: usize = 64 * 1024;
 const SELF_UNREAD_MAX: usize = 64 << 20;
 
 /// Number of transfers to a peer up to which a request to send leaves at once. With more, requests
-/// wait for the next turn and share frames (`P4.6`). This delays no data: the peer is busy with the
-/// earlier transfers, whose data needs further turns of this process. Two keep the peer busy while
-/// the next request is on its way.
+/// wait for the next turn and share frames (`P4.6`). This delays no data: the peer is busy with
+/// earlier transfers, and their data needs further turns of this process. Two keep the peer busy
+/// while the next request is on its way.
 const PROMPT_REQUESTS_MAX: usize = 2;
 
 /// Result of a submission.

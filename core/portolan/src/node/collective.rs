@@ -626,7 +626,7 @@ impl Engine {
         announcement.map(Some).ok_or_else(violation)
     }
 
-    /// Checks a message whose data fill `into`, and copies them.
+    /// Checks a message, and copies its data, which must fill `into`.
     #[inline]
     fn take_inline(
         &mut self,

@@ -25,7 +25,7 @@ pub(super) struct Scheduler {
     served: u64,
     /// Set if something may have become grantable.
     dirty: bool,
-    /// Peer whose transfers have exclusive service. `P5.13`
+    /// Peer with exclusive service for its transfers. `P5.13`
     preferred: Option<PeerId>,
 }
 
@@ -155,7 +155,7 @@ impl Transfers {
         self.grant(link, &next)
     }
 
-    /// Gives the transfers of a peer exclusive service while it has any, or of none. `P5.13`
+    /// Gives the transfers of `peer` exclusive service while it has any. `None` ends this. `P5.13`
     pub(crate) fn set_precedence(&mut self, peer: Option<PeerId>) {
         self.scheduler.preferred = peer;
         self.scheduler.dirty = true;

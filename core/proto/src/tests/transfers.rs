@@ -33,6 +33,13 @@ fn partial_fragment_grant_does_not_hold_budget() {
     pair.assert_clean();
 }
 
+/// Returns the first byte and the length of each message that the second end has received.
+fn got(pair: &Pair) -> Vec<(u8, usize)> {
+    let got = pair.ends[1].got.iter();
+    got.map(|message| (message.bytes[0], message.bytes.len()))
+        .collect()
+}
+
 // P4.7, P5.2
 #[test]
 fn requests_that_waited_are_granted_together_and_delivered_in_order() {
@@ -46,18 +53,13 @@ fn requests_that_waited_are_granted_together_and_delivered_in_order() {
     for _ in 0..lens.len() {
         pair.ends[1].post(PORT, 300_000, None);
     }
-    // The first request. The others are behind a complete message, which is delivered first.
+    // Only the first request: the next ones are behind a complete message, which is delivered first.
     assert_eq!(pair.ends[1].core.transfer_count(), 1);
     pair.faults.drop = 0.2;
     pair.run(Duration::from_millis(500));
     pair.faults.drop = 0.0;
     pair.run(Duration::from_millis(50));
-    let got = pair.ends[1].got.iter();
-    let got: Vec<_> = got
-        .map(|message| (message.bytes[0], message.bytes.len()))
-        .collect();
-    let sent: Vec<_> = (0_u8..).zip(lens).collect();
-    assert_eq!(got, sent);
+    assert_eq!(got(&pair), (0..).zip(lens).collect::<Vec<_>>());
     pair.assert_clean();
 }
 
@@ -88,12 +90,7 @@ fn later_transfer_that_completes_first_is_delivered_in_its_turn() {
         waited += usize::from(pair.ends[1].got.is_empty());
         pair.faults.drop = 0.0;
         pair.run(Duration::from_millis(500));
-        let got = pair.ends[1].got.iter();
-        let got: Vec<_> = got
-            .map(|message| (message.bytes[0], message.bytes.len()))
-            .collect();
-        let sent: Vec<_> = (0_u8..).zip(lens).collect();
-        assert_eq!(got, sent);
+        assert_eq!(got(&pair), (0..).zip(lens).collect::<Vec<_>>());
         pair.assert_clean();
     }
     assert!(waited > 0, "the first transfer always completed first");

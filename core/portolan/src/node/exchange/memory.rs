@@ -24,7 +24,7 @@ pub(super) enum Combine {
     Own(OwnCombine),
 }
 
-/// Function that replaces the own values by those combined with the others.
+/// Function that combines the own values, in place, with those of another member.
 type OwnCombine = Box<dyn Fn(Side, &mut [u8], &[u8]) + Send>;
 
 impl Combine {

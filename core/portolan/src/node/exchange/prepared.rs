@@ -2,19 +2,19 @@
 //! Plans of recent operations, with their scratch memory. A program that repeats a short operation
 //! needs neither a plan nor memory for it again.
 //!
-//! Invariant: a kept plan equals the plan that its shape would make again. The contents of its scratch
-//! memory are undefined.
+//! Invariant: a kept plan equals the plan that its shape would make again. The contents of its
+//! scratch memory are undefined.
 
 use super::plan::{self, Plan, Position};
 use crate::buffer;
 use crate::error::Error;
 
-/// Number of plans that are kept. An iterative program rarely repeats more than four operations, and a
-/// search of four takes less time than making a plan.
+/// Number of plans that are kept. An iterative program rarely repeats more than four operations, and
+/// a search of four takes less time than making a plan.
 const KEPT_MAX: usize = 4;
 
-/// Maximum size of a group whose plans are kept, which bounds their memory. The messages of larger groups take much longer
-/// than their plans.
+/// Maximum size of a group for which plans are kept. It bounds their memory. In larger groups the
+/// messages take much longer than making a plan.
 const KEPT_SIZE_MAX: usize = 64;
 
 /// Operation on blocks of equal lengths, in bytes.

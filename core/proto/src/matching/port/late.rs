@@ -13,7 +13,7 @@ use portolan_wire::LaneId;
 /// network busy, and bound the search for the next one.
 const SERVED_MAX: usize = 64;
 
-/// Message whose buffer was found late and is complete.
+/// Complete message for which a buffer was found late.
 #[derive(Debug)]
 pub(crate) struct LateMessage {
     pub(crate) op: OpId,
@@ -21,9 +21,8 @@ pub(crate) struct LateMessage {
     pub(crate) error: Option<OpError>,
 }
 
-/// Returns the message of a queue that is served next: the first one that has no buffer. Behind others
-/// that have theirs it is only served if it is a request. A held message waits until those are
-/// delivered.
+/// Returns the message of a queue that is served next: the first one without a buffer. Behind
+/// messages with buffers only a request is served; a held message waits until they are delivered.
 pub(super) fn next_unserved<'a>(
     items: impl Iterator<Item = &'a Unexpected>,
 ) -> Option<&'a Unexpected> {
@@ -71,7 +70,7 @@ impl Port {
         self.set_step(from, is_it, Step::Transferred(Box::new(message)));
     }
 
-    /// Sets the step of the first message of a lane whose step `is_selected`.
+    /// Sets the step of the first message of a lane with an `is_selected` step.
     fn set_step(
         &mut self,
         from: (PeerId, LaneId),
