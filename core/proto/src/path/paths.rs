@@ -138,8 +138,7 @@ impl Paths {
             if path.is_lossless() || preferred == Some(path.link()) {
                 Span::ZERO
             } else {
-                path.probed_rtt()
-                    .map_or(Span::MAX, |rtt| likely(path.link(), rtt))
+                path.likely_rtt().unwrap_or(Span::MAX)
             }
         });
         let bulk = up().max_by_key(|path| {
@@ -160,15 +159,15 @@ impl Paths {
     }
 
     /// Returns true if more measurements would hardly change the choice: there is one network path, or
-    /// half the round trip of raw Ethernet is not longer than UDP's.
+    /// raw Ethernet is the likely shortest.
     fn is_choice_clear(&self) -> bool {
         let mut networks = self.iter().filter(|path| !path.is_lossless());
         if !networks.clone().all(|path| path.probe.has_measured()) {
             return false;
         }
-        let raw = self.get(LinkId::PACKET).and_then(Path::probed_rtt);
+        let raw = self.get(LinkId::PACKET).and_then(Path::likely_rtt);
         networks.clone().count() == 1
-            || raw.is_some_and(|raw| networks.all(|path| path.probed_rtt() >= Some(raw)))
+            || raw.is_some_and(|raw| networks.all(|path| path.likely_rtt() >= Some(raw)))
     }
 
     /// Chooses paths, and uses `link`, on which a frame of the peer arrived, until a path is
@@ -301,18 +300,5 @@ impl Paths {
                 Some(frame_len)
             }
         }
-    }
-}
-
-/// Returns the round trip of `link` for the choice between paths, given the shortest measured one.
-/// `P6.5`
-///
-/// It is measured while the processes start, and both sides choose independently. Raw Ethernet
-/// bypasses much of the kernel, so if it measured slower then, something else was most likely the
-/// cause.
-fn likely(link: LinkId, rtt: Span) -> Span {
-    match link {
-        LinkId::PACKET => rtt / 2,
-        _ => rtt,
     }
 }
