@@ -34,7 +34,8 @@ const TIMEOUT: &CStr = c"pmix.timeout";
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Proc {
-    namespace: [c_char; NAMESPACE_LEN],
+    /// `char` in C, which is signed on some processors only.
+    namespace: [u8; NAMESPACE_LEN],
     rank: u32,
 }
 
@@ -59,7 +60,8 @@ struct Value {
 /// `pmix_info_t`.
 #[repr(C)]
 struct Info {
-    key: [c_char; KEY_LEN],
+    /// `char` in C.
+    key: [u8; KEY_LEN],
     flags: u32,
     value: Value,
 }
@@ -133,9 +135,8 @@ impl Pmix {
     /// Returns the job's name, assigned by the launcher.
     #[must_use]
     pub fn namespace(&self) -> String {
-        let bytes = self.me.namespace.iter().map(|byte| byte.cast_unsigned());
-        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let name = self.me.namespace.split(|byte| *byte == 0).next();
+        String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
     }
 
     /// Returns the rank of this process, from 0.
@@ -284,9 +285,7 @@ impl Pmix {
 
 fn info(key: &CStr, kind: u16, data: Data) -> Info {
     let mut bytes = [0; KEY_LEN];
-    for (place, byte) in bytes.iter_mut().zip(key.to_bytes()) {
-        *place = byte.cast_signed();
-    }
+    bytes[..key.count_bytes()].copy_from_slice(key.to_bytes());
     let mut padded = Data { words: [0; 3] };
     // The rest of the union stays zero, because the library may copy all of it.
     //

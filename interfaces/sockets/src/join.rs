@@ -205,7 +205,7 @@ fn name(fd: i32, is_client: bool) -> Option<(libc::sockaddr_un, socklen_t)> {
     }
     let used = 107 - rest.len();
     for (place, byte) in name.sun_path[1..].iter_mut().zip(&bytes[..used]) {
-        *place = byte.cast_signed();
+        *place = libc::c_char::from_ne_bytes([*byte]);
     }
     let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + used;
     Some((name, socklen_t::try_from(len).ok()?))
