@@ -488,10 +488,7 @@ impl Lanes {
     /// Returns credit, and schedules a credit record if enough has accumulated. `P4.4`
     #[inline]
     pub(crate) fn consume(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32) {
-        let credit_len = env.sh.ctx.credit_len();
-        if self.rx[lane.index()].consume(charge, credit_len) {
-            self.credit_due[lane.index()] = true;
-        }
+        self.return_charge(lane, charge, env.sh.ctx.credit_len());
     }
 }
 

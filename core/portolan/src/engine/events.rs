@@ -161,11 +161,17 @@ impl Inner {
         head: &[u8],
     ) -> bool {
         let mut count = 0;
-        while let Some((port, payload)) = self.core.take_in_place(admitted, head) {
-            self.run_in_place(handlers, admitted.from, port, &head[payload]);
-            // The handler may have posted a buffer, or opened a port, for a waiting message.
-            self.drain(handlers, None);
-            count += 1;
+        if let Handlers::Active(hook) = handlers {
+            let from = admitted.from;
+            let pass = |port, bytes: &[u8]| hook(from, port, bytes);
+            count = self.core.pass_in_place(admitted, head, pass);
+        } else {
+            while let Some((port, payload)) = self.core.take_in_place(admitted, head) {
+                self.run_in_place(handlers, admitted.from, port, &head[payload]);
+                // The handler may have posted a buffer, or opened a port, for a waiting message.
+                self.drain(handlers, None);
+                count += 1;
+            }
         }
         if count > 0 && !lossless {
             self.note_shorts(count);

@@ -153,7 +153,13 @@ impl Context {
     /// Counts a delivered message of `len` bytes.
     #[inline]
     pub(crate) fn count_received(&mut self, len: u64) {
-        self.counters.messages_received += 1;
+        self.count_all_received(1, len);
+    }
+
+    /// Counts `count` delivered messages of `len` bytes together.
+    #[inline]
+    pub(crate) fn count_all_received(&mut self, count: u32, len: u64) {
+        self.counters.messages_received += u64::from(count);
         self.counters.bytes_received += len;
     }
 

@@ -17,6 +17,13 @@ use crate::{Address, Core, Instant, LinkId, OpId, PeerId, PortId, PortMode, Sele
 use core::ops::Range;
 use portolan_wire::{BestEffortPart, LaneId, MESSAGE_LEN, MatchBits, Message};
 
+/// Returns true if the messages of a port are delivered in place, and none waits there.
+#[inline(always)]
+fn delivers_in_place(matching: &mut Matching, to: PortId) -> bool {
+    let delivers = |port: &mut Port| port.is(PortMode::InPlace) && !port.has_unexpected();
+    !to.system && matching.port(to).is_some_and(delivers)
+}
+
 /// Frame with a valid header, and the position up to which its records were taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Admitted {
@@ -309,11 +316,64 @@ impl Core {
         frame: &mut Admitted,
         head: &[u8],
     ) -> Option<(u16, Range<usize>)> {
-        let takes = |matching: &mut Matching, to: PortId, _| {
-            let takes = |port: &mut Port| port.is(PortMode::InPlace) && !port.has_unexpected();
-            !to.system && matching.port(to).is_some_and(takes)
+        self.take_record(frame, head, |matching, to, _| {
+            delivers_in_place(matching, to)
+        })
+    }
+
+    /// Passes the next messages of an admitted frame to `pass` with their ports, as long as each is
+    /// the next of its lane and its port delivers in place. `head` is the argument that was passed
+    /// to [`Core::admit`]. Returns the number of messages.
+    ///
+    /// `pass` cannot change the core, so the peer and the port are looked up once.
+    #[inline(always)]
+    pub fn pass_in_place(
+        &mut self,
+        frame: &mut Admitted,
+        head: &[u8],
+        mut pass: impl FnMut(u16, &[u8]),
+    ) -> u32 {
+        let peer = self.peers.get_mut(frame.from.index());
+        let Some(peer) = peer.and_then(|peer| peer.as_deref_mut()) else {
+            return 0;
         };
-        self.take_record(frame, head, takes)
+        let Some(mut records) = head.get(frame.at..frame.total_len) else {
+            return 0;
+        };
+        if !frame.reliable || !peer.is_open() {
+            return 0;
+        }
+        let credit_len = self.sh.ctx.credit_len();
+        let (mut count, mut total_len, mut charges) = (0, 0, [0; 2]);
+        let mut in_place = None;
+        while let Some((header, rest)) = records.split_first_chunk()
+            && let Some(message) = Message::peek_reliable(header)
+            && let Some((payload, rest)) = rest.split_at_checked(message.len.into())
+        {
+            let (to, lanes) = (PortId::of(&message), peer.lanes_mut());
+            let charge = charge(payload.len());
+            if !lanes.may_take(message.lane, message.seq, charge)
+                || (in_place != Some(to) && !delivers_in_place(&mut self.sh.matching, to))
+            {
+                break;
+            }
+            in_place = Some(to);
+            lanes.accept(message.lane, charge);
+            charges[message.lane.index()] += charge;
+            count += 1;
+            total_len += payload.len();
+            pass(message.port, payload);
+            records = rest;
+        }
+        frame.at = frame.total_len - records.len();
+        self.sh.ctx.count_all_received(count, total_len as u64);
+        let lanes = LaneId::ALL.into_iter().zip(charges);
+        for (lane, charge) in lanes.filter(|(_, charge)| *charge > 0) {
+            if peer.lanes_mut().return_charge(lane, charge, credit_len) {
+                list(&mut self.ready, &mut self.timed, peer);
+            }
+        }
+        count
     }
 
     /// Takes the next message of an admitted frame, if it is the next of its lane and `takes`

@@ -98,9 +98,21 @@ impl Lanes {
     /// Takes that message past the queue; returns true if credit must be sent to the peer.
     #[inline]
     pub(crate) fn take(&mut self, lane: LaneId, charge: u32, credit_len: u32) -> bool {
-        let rx = &mut self.rx[lane.index()];
-        rx.take_next(charge);
-        self.credit_due[lane.index()] |= rx.consume(charge, credit_len);
+        self.accept(lane, charge);
+        self.return_charge(lane, charge, credit_len)
+    }
+
+    /// Takes that message past the queue. Its credit is [returned](Lanes::return_charge) later.
+    #[inline]
+    pub(crate) fn accept(&mut self, lane: LaneId, charge: u32) {
+        self.rx[lane.index()].take_next(charge);
+    }
+
+    /// Returns `charge` to the peer; returns true if credit must be sent to it.
+    #[inline]
+    pub(crate) fn return_charge(&mut self, lane: LaneId, charge: u32, credit_len: u32) -> bool {
+        let is_due = self.rx[lane.index()].consume(charge, credit_len);
+        self.credit_due[lane.index()] |= is_due;
         self.credit_due[lane.index()]
     }
 
