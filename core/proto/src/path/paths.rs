@@ -162,12 +162,19 @@ impl Paths {
     /// raw Ethernet is the likely shortest.
     fn is_choice_clear(&self) -> bool {
         let mut networks = self.iter().filter(|path| !path.is_lossless());
-        if !networks.clone().all(|path| path.probe.has_measured()) {
+        let raw = self.get(LinkId::PACKET);
+        let only = networks
+            .clone()
+            .next()
+            .filter(|_| networks.clone().count() == 1);
+        let Some(likely) = only.or(raw).filter(|path| path.probe.has_measured()) else {
             return false;
-        }
-        let raw = self.get(LinkId::PACKET).and_then(Path::likely_rtt);
-        networks.clone().count() == 1
-            || raw.is_some_and(|raw| networks.all(|path| path.likely_rtt() >= Some(raw)))
+        };
+        // A path whose peer sleeps has few measurements for seconds; one is enough.
+        networks.all(|path| {
+            path.likely_rtt()
+                .is_some_and(|rtt| Some(rtt) >= likely.likely_rtt())
+        })
     }
 
     /// Chooses paths, and uses `link`, on which a frame of the peer arrived, until a path is
