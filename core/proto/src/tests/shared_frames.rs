@@ -25,8 +25,9 @@ fn next_frame(pair: &mut Pair) -> Vec<u8> {
     }
 }
 
-#[test]
-fn messages_in_place_are_taken_one_by_one_from_a_shared_frame() {
+/// Returns a frame of four messages of 9 bytes, from 1 to 4, to a second end that takes them in
+/// place, except the third.
+fn frame_to_two_ports() -> (Pair, Vec<u8>) {
     let mut pair = Pair::new(&[LinkId::UDP], 15);
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(5));
@@ -41,6 +42,12 @@ fn messages_in_place_are_taken_one_by_one_from_a_shared_frame() {
         pair.ends[0].send(B, spec, &[byte; 9]).unwrap();
     }
     let frame = next_frame(&mut pair);
+    (pair, frame)
+}
+
+#[test]
+fn messages_in_place_are_taken_one_by_one_from_a_shared_frame() {
+    let (mut pair, frame) = frame_to_two_ports();
     let core = &mut pair.ends[1].core;
     let mut admitted = core.admit(pair.now, LinkId::UDP, &frame).unwrap();
     for byte in [1, 2] {
@@ -56,6 +63,58 @@ fn messages_in_place_are_taken_one_by_one_from_a_shared_frame() {
     assert!(admitted.is_done() && !admitted.has_only(&frame, PORT));
     // A duplicate of the frame has nothing to take.
     assert!(core.admit(pair.now, LinkId::UDP, &frame).is_none());
+}
+
+#[test]
+fn messages_in_place_are_passed_together() {
+    let (mut pair, frame) = frame_to_two_ports();
+    let core = &mut pair.ends[1].core;
+    let mut admitted = core.admit(pair.now, LinkId::UDP, &frame).unwrap();
+    let mut passed = Vec::new();
+    let mut pass = |port, bytes: &[u8]| passed.push((port, bytes.to_vec()));
+    assert_eq!(core.pass_in_place(&mut admitted, &frame, &mut pass), 2);
+    // The message to the other port waits for a receive.
+    assert_eq!(core.pass_in_place(&mut admitted, &frame, &mut pass), 0);
+    assert!(core.take_message(&mut admitted, &frame, None).is_some());
+    assert_eq!(core.pass_in_place(&mut admitted, &frame, &mut pass), 1);
+    assert!(admitted.is_done());
+    let expected = [1, 2, 4].map(|byte| (PORT.number, Vec::from([byte; 9])));
+    assert_eq!(passed, expected);
+    assert_eq!(core.counters().messages_received, 3);
+    assert_eq!(core.counters().bytes_received, 27);
+}
+
+// P4.4
+#[test]
+fn credit_of_messages_passed_together_returns_to_the_peer() {
+    let mut pair = Pair::new(&[LinkId::UDP], 16);
+    pair.ends[1].core.connect(pair.now, A);
+    pair.run(Duration::from_millis(5));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    // Many times the credit of a lane.
+    for round in 0..4_000_u32 {
+        let mut sent = 0;
+        while sent < 8 && pair.ends[0].send(B, &LOW, &round.to_le_bytes()).is_ok() {
+            sent += 1;
+        }
+        assert!(sent > 0, "round {round}: no credit");
+        while let Some(Transmit::Frame { bytes, .. }) = pair.ends[0].core.poll_transmit(pair.now) {
+            let frame = bytes.to_vec();
+            let core = &mut pair.ends[1].core;
+            let frame = match CheckedFrame::has_sum(&frame) {
+                true => &frame[CHECK_LEN..],
+                false => &frame[..],
+            };
+            let Some(mut admitted) = core.admit(pair.now, LinkId::UDP, frame) else {
+                continue;
+            };
+            core.pass_in_place(&mut admitted, frame, |_, bytes| {
+                assert_eq!(bytes, round.to_le_bytes());
+            });
+            core.handle_rest(pair.now, &admitted, frame);
+        }
+        pair.run(Duration::from_micros(50));
+    }
 }
 
 #[test]
