@@ -11,6 +11,7 @@ mod delivery;
 mod dormant;
 mod eager_streams;
 mod faults;
+mod greeting;
 mod held;
 mod hostile;
 mod losses;

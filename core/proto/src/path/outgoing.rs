@@ -104,7 +104,9 @@ pub(crate) enum OutgoingKind {
     Chunk { transfer: u32, off: u64 },
     /// Eager message by stream; keeps waiting if not sent.
     Message,
-    /// Handshake, probe or reset; repeated by its own timer.
+    /// Hello or its answer; keeps waiting if not sent.
+    Handshake(FrameKind),
+    /// Probe or reset; repeated by its own timer.
     Repeating,
 }
 
@@ -120,6 +122,7 @@ impl OutgoingKind {
             | OutgoingKind::Repairs { .. }
             | OutgoingKind::Chunk { .. }
             | OutgoingKind::Message
+            | OutgoingKind::Handshake(_)
             | OutgoingKind::Repeating => None,
         }
     }
@@ -205,7 +208,10 @@ impl Path {
             OutgoingKind::Lossless { lane, frame } => self.closed[lane].push_front(frame),
             OutgoingKind::Unnumbered { slot } => slots.release(slot),
             OutgoingKind::BestEffort(run) => self.put_back_best_effort(run),
-            OutgoingKind::Chunk { .. } | OutgoingKind::Message | OutgoingKind::Repeating => {}
+            OutgoingKind::Chunk { .. }
+            | OutgoingKind::Message
+            | OutgoingKind::Handshake(_)
+            | OutgoingKind::Repeating => {}
         }
     }
 
