@@ -67,9 +67,10 @@ async fn drive(state: &Mutex<State>, bell: &Bell, descriptor: &AsyncFd<OwnedFd>)
         }
         let before = locked(state).received_count();
         let mut turns = 0;
-        while !locked(state).work() {
+        while !bell.is_over.load(Ordering::Acquire) && !locked(state).work() {
             turns += 1;
             if turns % TURNS_MAX == 0 {
+                locked(state).take_left_events();
                 tokio::task::yield_now().await;
             }
         }
@@ -85,15 +86,13 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Shared {
-    pub(crate) fn with<T>(&self, body: impl FnOnce(&mut Node) -> T) -> T {
+    /// Calls `body` with the node; `None` after it was closed.
+    pub(crate) fn with<T>(&self, body: impl FnOnce(&mut Node) -> T) -> Option<T> {
         let mut state = self.locked();
-        let Some(node) = state.node() else {
-            panic!("the node was closed");
-        };
-        let result = body(node);
+        let result = body(state.node()?);
         // Timers may have changed, and operations may have ended.
         self.bell.notify.notify_one();
-        result
+        Some(result)
     }
 
     pub(crate) fn locked(&self) -> MutexGuard<'_, State> {

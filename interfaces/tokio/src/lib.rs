@@ -63,7 +63,16 @@ impl AsyncNode {
     /// # Panics
     /// After [`AsyncNode::close`].
     pub fn with<T>(&self, body: impl FnOnce(&mut Node) -> T) -> T {
-        self.0.with(body)
+        self.0.with(body).expect("the node was closed")
+    }
+
+    /// Calls `body` with the node, unless it was closed.
+    fn begin<T, E: From<Error>>(
+        &self,
+        body: impl FnOnce(&mut Node) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let closed = || Err(Error::Cancelled.into());
+        self.0.with(body).unwrap_or_else(closed)
     }
 
     /// Receives the next message to the open `port`, and returns it with the rank of its sender. A
@@ -88,8 +97,8 @@ impl AsyncNode {
     /// As [`Node::isend`] and [`Node::wait`].
     pub async fn send(&self, to: Target, bytes: impl Into<Buffer>) -> Result<Buffer, Failed> {
         let bytes = bytes.into();
-        let request = self.with(|node| node.isend(to, bytes))?;
-        let done = self.wait(request).await?;
+        let request = self.begin(|node| node.isend(to, bytes))?;
+        let done = self.end(request).await?;
         Ok(done.buffer.unwrap_or_else(|| Buffer::from(Vec::new())))
     }
 
@@ -98,15 +107,22 @@ impl AsyncNode {
     /// # Errors
     /// [`Error::PeerGone`] when the server has ended; those of [`Node::send`].
     pub async fn call(&self, to: Target, bytes: &[u8]) -> Result<Reply, Error> {
-        let request = self.with(|node| node.call(to, bytes).begin())?;
-        Ok(Reply::from(self.wait(request).await?))
+        let request = self.begin(|node| node.call(to, bytes).begin())?;
+        Ok(Reply::from(self.end(request).await?))
     }
 
-    /// Waits for a request that was started by [`AsyncNode::with`].
+    /// Waits for a request that was started by [`AsyncNode::with`]. If the future is dropped, the
+    /// program may wait for the request again.
     ///
     /// # Errors
     /// As [`Node::wait`].
     pub async fn wait(&self, request: Request) -> Result<Completion, Failed> {
+        let mut waiting = Waiting::kept(&self.0, request);
+        poll_fn(move |context| waiting.poll(context)).await
+    }
+
+    /// Waits for a request of a method of this type.
+    async fn end(&self, request: Request) -> Result<Completion, Failed> {
         let mut waiting = Waiting::new(&self.0, request);
         poll_fn(move |context| waiting.poll(context)).await
     }
@@ -121,15 +137,15 @@ impl AsyncNode {
         secret: &[u8],
         timeout: Duration,
     ) -> Result<Peer, Error> {
-        let connecting = self.with(|node| node.begin_connect(address, secret, timeout))?;
+        let connecting = self.begin(|node| node.begin_connect(address, secret, timeout))?;
         poll_fn(|context| self.0.poll_connected(&connecting, context)).await;
-        self.with(|node| node.end_connect(connecting))
+        self.begin(|node| node.end_connect(connecting))
     }
 
     /// Returns the next event of a peer.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] after [`AsyncNode::close`].
+    /// [`Error::Cancelled`] after [`AsyncNode::close`]; [`Error::NobodyLeft`] if no event can occur.
     pub async fn next_peer_event(&self) -> Result<PeerEvent, Error> {
         poll_fn(|context| self.0.poll_event(context)).await
     }

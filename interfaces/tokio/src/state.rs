@@ -32,7 +32,8 @@ pub(crate) struct State {
     /// Set once a task has waited for an event. All are then taken, because the descriptor cannot
     /// be armed while one is left.
     takes_events: bool,
-    events: VecDeque<PeerEvent>,
+    /// An error is the last entry: no peer is left.
+    events: VecDeque<Result<PeerEvent, Error>>,
     event_wakers: Vec<Waker>,
     /// Tasks that connect.
     connecting: Vec<Waker>,
@@ -53,7 +54,7 @@ struct Port {
 enum Slot {
     Pending(Option<Waker>),
     Ended(Result<Completion, Failed>),
-    /// The task was dropped; the result is discarded.
+    /// The future was dropped; the result is discarded.
     Abandoned,
 }
 
@@ -124,7 +125,7 @@ impl State {
                 armed
             }
             Err(error) => {
-                self.fail_receives(&error);
+                self.fail_waiting(&error);
                 true
             }
         }
@@ -220,8 +221,8 @@ impl State {
         }
     }
 
-    /// Fails the pending receives, because no further message can arrive.
-    fn fail_receives(&mut self, error: &Error) {
+    /// Fails the tasks that wait for messages and events, because none can arrive.
+    fn fail_waiting(&mut self, error: &Error) {
         let Error::NobodyLeft { others } = *error else {
             return;
         };
@@ -231,6 +232,17 @@ impl State {
                 port.wakers.drain(..).for_each(Waker::wake);
             }
         }
+        if self.events.is_empty() && !self.event_wakers.is_empty() {
+            self.events.push_back(Err(Error::NobodyLeft { others }));
+            self.event_wakers.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Takes the events of a program that has called [`Node::next_peer_event`] itself: the
+    /// descriptor cannot be armed while one is left.
+    pub(crate) fn take_left_events(&mut self) {
+        self.takes_events = true;
+        self.take_events();
     }
 
     fn take_events(&mut self) {
@@ -239,7 +251,7 @@ impl State {
             return;
         }
         while let Some(event) = node.next_peer_event() {
-            self.events.push_back(event);
+            self.events.push_back(Ok(event));
         }
         if !self.events.is_empty() {
             self.event_wakers.drain(..).for_each(Waker::wake);
@@ -271,11 +283,10 @@ impl State {
             return (Poll::Ready(Err(Error::Cancelled)), false);
         }
         if let Some(event) = self.events.pop_front() {
-            return (Poll::Ready(Ok(event)), false);
+            return (Poll::Ready(event), false);
         }
-        let is_first = !std::mem::replace(&mut self.takes_events, true);
-        register(&mut self.event_wakers, context);
-        (Poll::Pending, is_first)
+        self.takes_events = true;
+        (Poll::Pending, register(&mut self.event_wakers, context))
     }
 
     pub(crate) fn poll_connected(
@@ -290,6 +301,23 @@ impl State {
             }
             _ => Poll::Ready(()),
         }
+    }
+
+    /// Lists a request for which a task waits, unless it is listed already.
+    fn await_request(&mut self, request: Request) {
+        if self.waiting.contains_key(&request) {
+            return;
+        }
+        if self.node.is_none() {
+            let ended = Slot::Ended(Err(Error::Cancelled.into()));
+            self.waiting.insert(request, ended);
+            return;
+        }
+        self.pending.push(request);
+        self.waiting.insert(request, Slot::Pending(None));
+        // A short send has ended already. Otherwise this has made progress, behind the driver's
+        // back.
+        self.end_requests();
     }
 
     fn poll_request(
@@ -332,23 +360,28 @@ pub(crate) struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     request: Request,
     has_ended: bool,
+    /// Set if the program knows the request, and may wait for it again.
+    is_kept: bool,
 }
 
 impl<'a> Waiting<'a> {
+    /// Waits for a request that only this future knows.
     pub(crate) fn new(shared: &'a Arc<Shared>, request: Request) -> Waiting<'a> {
-        let mut state = shared.locked();
-        state.pending.push(request);
-        state.waiting.insert(request, Slot::Pending(None));
-        // A short send has ended already. Otherwise this has made progress, behind the driver's
-        // back.
-        state.end_requests();
-        drop(state);
+        shared.locked().await_request(request);
         shared.ring();
         Waiting {
             shared,
             request,
             has_ended: false,
+            is_kept: false,
         }
+    }
+
+    /// Waits for a request of the program. If the future is dropped, the program may wait again.
+    pub(crate) fn kept(shared: &'a Arc<Shared>, request: Request) -> Waiting<'a> {
+        let mut waiting = Waiting::new(shared, request);
+        waiting.is_kept = true;
+        waiting
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Completion, Failed>> {
@@ -362,6 +395,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let state = &mut *self.shared.locked();
         if !self.has_ended
+            && !self.is_kept
             && let Some(slot) = state.waiting.get_mut(&self.request)
             && let Slot::Ended(_) = std::mem::replace(slot, Slot::Abandoned)
         {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages and events as streams, which end when the node was closed.
+//! Messages and events as streams, which end when the node was closed. Events also end when no peer
+//! is left.
 
 use crate::driver::Shared;
 use futures_core::Stream;

@@ -168,3 +168,67 @@ async fn wrong_secret_is_an_error_of_connect() {
     );
     assert!(is_refused, "{refused:?}");
 }
+
+#[tokio::test]
+async fn dropped_wait_may_be_repeated() {
+    let (server, client, peer) = pair(PathChoice::Auto).await;
+    for number in 0..20u32 {
+        let request = server
+            .with(|node| node.post_recv(PORT, vec![0; 4]))
+            .unwrap();
+        for _ in 0..3 {
+            let early = timeout(Duration::from_micros(50), server.wait(request)).await;
+            assert!(early.is_err(), "{number}");
+        }
+        let sent = client.send(peer.port(PORT), number.to_le_bytes().to_vec());
+        sent.await.unwrap();
+        // In every other round the operation ends while no future waits for it.
+        if number % 2 == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let done = timeout(PATIENCE, server.wait(request))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(done.buffer.unwrap().into_vec(), number.to_le_bytes());
+    }
+}
+
+#[tokio::test]
+async fn calls_after_close_are_cancelled() {
+    let (server, client, peer) = pair(PathChoice::Auto).await;
+    let request = server
+        .with(|node| node.post_recv(PORT, vec![0; 4]))
+        .unwrap();
+    let connected = client.clone();
+    server.clone().close().await.unwrap();
+    client.close().await.unwrap();
+    let is_cancelled = |error: Error| matches!(error, Error::Cancelled);
+    let waited = timeout(PATIENCE, server.wait(request)).await.unwrap();
+    assert!(is_cancelled(waited.unwrap_err().into()));
+    let sent = connected.send(peer.port(PORT), vec![1]).await;
+    assert!(is_cancelled(sent.unwrap_err().into()));
+    let called = connected.call(peer.port(PORT), b"").await;
+    assert!(is_cancelled(called.unwrap_err()));
+    let connecting = connected.connect("127.0.0.1:1", SECRET, PATIENCE).await;
+    assert!(is_cancelled(connecting.unwrap_err()));
+}
+
+/// The program takes an event itself, and leaves the next one.
+#[tokio::test]
+async fn event_that_nobody_takes_does_not_keep_the_node() {
+    let (server, client, _) = pair(PathChoice::Auto).await;
+    let mut events = client.peer_events();
+    assert_eq!(next(&mut events).await.unwrap().kind, PeerEventKind::Joined);
+    while server.with(Node::next_peer_event).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let address = server.with(|node| node.listen("127.0.0.1:0", SECRET).unwrap());
+    let other = AsyncNode::new(node(PathChoice::Auto)).unwrap();
+    other
+        .connect(&address.to_string(), SECRET, PATIENCE)
+        .await
+        .unwrap();
+    drop(server);
+    assert_eq!(next(&mut events).await.unwrap().kind, PeerEventKind::Left);
+}
