@@ -17,8 +17,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -147,27 +147,34 @@ impl Tree {
             }
             _ => {}
         }
-        if let Ok(left) = File::open(&self.part) {
-            part::lock(&self.part, &left)?;
+        // The flag `NONBLOCK` avoids a wait if the name is that of a FIFO.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        if let Ok(left) = rustix::fs::open(&self.part, flags, Mode::empty()) {
+            part::lock(&self.part, &File::from(left))?;
         }
         let left = fs::symlink_metadata(&self.part);
         match left {
-            Ok(left) if self.resume && left.is_dir() == is_directory => Ok(()),
+            Ok(left) if self.resume && left.is_dir() == is_directory && is_private(&left) => Ok(()),
             _ => part::remove(&self.part),
         }
     }
 
     /// Opens a file of the unfinished copy if it can be continued. A file with several names is
-    /// refused, because the others would change with it.
+    /// refused, because the others would change with it, and so is one behind a symbolic link, which
+    /// may be anywhere.
     fn open_part(&self, path: &Path) -> Option<File> {
-        let left = rustix::fs::lstat(path).ok().filter(|_| self.resume)?;
-        let is_file = rustix::fs::FileType::from_raw_mode(left.st_mode).is_file();
-        if !is_file || left.st_nlink != 1 {
+        let below = path.strip_prefix(&self.part).ok().filter(|_| self.resume)?;
+        let left = open_beneath(&self.part, below, OFlags::empty()).ok()?;
+        let stat = rustix::fs::fstat(&left).ok()?;
+        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        if !is_file || stat.st_nlink != 1 {
             return None;
         }
-        rustix::fs::chmod(path, Mode::from_raw_mode(UNFINISHED_FILE)).ok()?;
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, Mode::empty())
+        // The file may have its final mode, by which its owner cannot write it.
+        let reached = PathBuf::from(format!("/proc/self/fd/{}", left.as_raw_fd()));
+        rustix::fs::chmod(&reached, Mode::from_raw_mode(UNFINISHED_FILE)).ok()?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        rustix::fs::open(&reached, flags, Mode::empty())
             .ok()
             .map(File::from)
     }
@@ -331,7 +338,8 @@ impl Tree {
     fn old_directory(&mut self, below: &Path) -> Option<Arc<OwnedFd>> {
         let is_last = |(last, _): &(PathBuf, _)| last == below;
         if !self.old_directory.as_ref().is_some_and(is_last) {
-            let directory = open_beneath(&self.target, below).ok().map(Arc::new);
+            let directory = open_beneath(&self.target, below, OFlags::DIRECTORY);
+            let directory = directory.ok().map(Arc::new);
             self.old_directory = Some((below.to_owned(), directory));
         }
         self.old_directory.as_ref()?.1.clone()
@@ -468,10 +476,15 @@ impl OldName {
     }
 }
 
-/// Opens a directory below `root` without following symbolic links (openat2(2)). It fails on
-/// kernels before Linux 5.6.
-fn open_beneath(root: &Path, below: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+/// Returns true if only this user, and root, can have written an unfinished copy.
+fn is_private(left: &fs::Metadata) -> bool {
+    left.uid() == rustix::process::geteuid().as_raw() && left.mode() & 0o022 == 0
+}
+
+/// Opens the path `below` of `root` as a place, without following symbolic links (openat2(2)). It
+/// fails on kernels before Linux 5.6.
+fn open_beneath(root: &Path, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = rustix::fs::open(root, flags, Mode::empty())?;
     if below.as_os_str().is_empty() {
         return Ok(root);
@@ -538,6 +551,10 @@ impl Sink for Tree {
         let Some(Level::File(open)) = self.levels.last_mut() else {
             return Err(Fault::Protocol("data without a file"));
         };
+        if !open.is_reused {
+            let why = "was replaced while the cast was resumed: run the cast again";
+            return Err(Fault::refused(&open.path, why));
+        }
         punch(open, offset)?;
         open.at = offset + len;
         Ok(())

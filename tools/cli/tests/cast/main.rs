@@ -13,6 +13,7 @@ mod device;
 mod explain;
 mod hostile;
 mod hosts;
+mod leftovers;
 mod limits;
 mod multicast;
 mod verify;
