@@ -53,22 +53,19 @@ impl Composer<'_> {
             .as_bytes()
             .to_vec();
         let file_type = FileType::from_raw_mode(stat.st_mode);
-        if file_type != FileType::Directory && stat.st_nlink > 1 {
-            let first = self.links.entry((stat.st_dev, stat.st_ino));
-            if let std::collections::hash_map::Entry::Occupied(first) = &first {
-                let what = What::HardLink {
-                    to: first.get().clone(),
-                };
-                let meta = Meta::default();
-                self.push_entry(Entry {
-                    path: name,
-                    what,
-                    meta,
-                })?;
-                return Ok(None);
-            }
-            first.or_insert(name.clone());
+        let has_names = file_type != FileType::Directory && stat.st_nlink > 1;
+        let inode = (stat.st_dev, stat.st_ino);
+        if let Some(first) = self.links.get(&inode).filter(|_| has_names) {
+            let what = What::HardLink { to: first.clone() };
+            let meta = Meta::default();
+            self.push_entry(Entry {
+                path: name,
+                what,
+                meta,
+            })?;
+            return Ok(None);
         }
+        let linked_name = has_names.then(|| name.clone());
         match file_type {
             FileType::Directory => return self.enter(path, name, &stat).map(Some),
             FileType::RegularFile => self.add_regular(path, name)?,
@@ -87,6 +84,7 @@ impl Composer<'_> {
             FileType::Socket => {
                 let shown = crate::fault::shown(path);
                 self.out.warn(format!("{shown} is a socket and is omitted"));
+                return Ok(None);
             }
             _ => {
                 let what = What::Special {
@@ -95,6 +93,10 @@ impl Composer<'_> {
                 };
                 self.add_other(path, name, &stat, what)?;
             }
+        }
+        // Only now: an entry that was omitted has no copy to link to.
+        if let Some(name) = linked_name {
+            self.links.insert(inode, name);
         }
         Ok(None)
     }
