@@ -24,6 +24,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+/// Maximum number of repeated reads of the list of sockets. A read takes microseconds, and the caller
+/// tries again later.
+const LIST_READS_MAX: usize = 16;
+
 /// Name of each macvlan. Every macvlan has its own namespace.
 const NAME: &CStr = c"portolan0";
 
@@ -168,17 +172,35 @@ impl Inside {
 
     /// Returns the inodes of the sockets in the namespace, from the last column of the kernel's
     /// list.
+    ///
+    /// # Errors
+    /// Also if the list changes all the time.
     pub(crate) fn inodes(&self) -> io::Result<HashSet<u64>> {
+        // The kernel writes the list in pieces, each from a position. If a socket is closed between
+        // two pieces, the second one lacks a socket.
+        let mut list = self.read_sockets()?;
+        for _ in 0..LIST_READS_MAX {
+            let next = self.read_sockets()?;
+            if next == list {
+                let list = String::from_utf8_lossy(&list);
+                let inode = |line: &str| line.split_whitespace().next_back()?.parse().ok();
+                return Ok(list.lines().skip(1).filter_map(inode).collect());
+            }
+            list = next;
+        }
+        Err(io::Error::other(
+            "the list of sockets changes while it is read",
+        ))
+    }
+
+    fn read_sockets(&self) -> io::Result<Vec<u8>> {
         let (mut list, mut piece) = (Vec::new(), [0; 4096]);
         loop {
             match self.sockets.read_at(&mut piece, list.len() as u64)? {
-                0 => break,
+                0 => return Ok(list),
                 len => list.extend_from_slice(&piece[..len]),
             }
         }
-        let list = String::from_utf8_lossy(&list);
-        let inode = |line: &str| line.split_whitespace().next_back()?.parse().ok();
-        Ok(list.lines().skip(1).filter_map(inode).collect())
     }
 
     /// Removes the macvlan. Remaining sockets are then disconnected.
