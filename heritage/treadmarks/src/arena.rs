@@ -38,7 +38,8 @@ impl Arena {
         let len = len.max(1).checked_next_multiple_of(align)?;
         let (start, piece, at) = self.free.iter().find_map(|(&start, &piece)| {
             let at = start.next_multiple_of(align);
-            (at + len <= start + piece).then_some((start, piece, at))
+            let fits = at.checked_add(len).is_some_and(|end| end <= start + piece);
+            fits.then_some((start, piece, at))
         })?;
         self.free.remove(&start);
         if at > start {
@@ -89,6 +90,8 @@ mod tests {
         assert_eq!(next, PAGE + ALIGN);
         assert_eq!(arena.allocate(14 * PAGE), None);
         assert_eq!(arena.allocate(usize::MAX), None);
+        // Its end would be beyond the address space.
+        assert_eq!(arena.allocate(usize::MAX - 2 * PAGE + 1), None);
     }
 
     #[test]

@@ -135,11 +135,18 @@ impl Machine {
         }
         let page_len = agree(&mut node, &mut settings)?;
         let heap_len = settings.heap_len.next_multiple_of(page_len);
-        let mapping = Mapping::create(heap_len * size as usize, page_len)?;
+        let too_large = || {
+            failure(format!(
+                "the heaps of {size} processes have too many pages together; reduce TMK_HEAP"
+            ))
+        };
+        let total_len = heap_len.checked_mul(size as usize).ok_or_else(too_large)?;
+        let page_count = u32::try_from(total_len / page_len).map_err(|_| too_large())?;
+        let mapping = Mapping::create(total_len, page_len)?;
         let shape = Shape {
             size,
             page_len,
-            page_count: u32::try_from(mapping.len() / page_len).unwrap_or(u32::MAX),
+            page_count,
         };
         let limits = Limits {
             shape,
