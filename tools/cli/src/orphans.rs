@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::Pid;
 use std::collections::HashSet;
 
@@ -28,20 +28,34 @@ pub(crate) fn children() -> HashSet<i32> {
 }
 
 /// Kills and reaps all children except those in `exceptions`, and the orphans that this process
-/// inherits from them.
+/// inherits from them. Leaves processes with other credentials (set-user-id).
 pub(crate) fn kill_all_but(exceptions: &HashSet<i32>) {
+    let mut left = exceptions.clone();
     loop {
-        let orphans: Vec<i32> = children().difference(exceptions).copied().collect();
+        let orphans: Vec<i32> = children().difference(&left).copied().collect();
         if orphans.is_empty() {
             return;
         }
-        for pid in orphans {
-            let pid = Pid::from_raw(pid);
-            // Fails only for a process with other credentials (set-user-id), which must not be
-            // waited for.
+        for number in orphans {
+            let pid = Pid::from_raw(number);
+            // A process that cannot be killed must not be waited for.
             if kill(pid, Signal::SIGKILL).is_err() || waitpid(pid, None).is_err() {
-                return;
+                left.insert(number);
             }
+        }
+    }
+}
+
+/// Reaps the children that have ended, except those in `exceptions`: orphans of this process, which
+/// would stay zombies.
+pub(crate) fn reap_all_but(exceptions: &HashSet<i32>) {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(status) = waitid(Id::All, flags)
+        && let Some(pid) = status.pid()
+    {
+        // An exception is reaped by its owner, and the children behind it at the next signal.
+        if exceptions.contains(&pid.as_raw()) || waitpid(pid, None).is_err() {
+            return;
         }
     }
 }

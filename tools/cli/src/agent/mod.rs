@@ -102,6 +102,7 @@ impl Agent {
 
     /// Writes the last reports, and waits until `run` has read them.
     fn finish(&mut self) -> Result<()> {
+        self.last_output = None;
         while self.reports.pending_len() > 0 && !self.is_ending {
             for source in self.wait()? {
                 self.handle(source)?;
@@ -167,6 +168,8 @@ impl Agent {
         for rank in &mut self.ranks {
             rank.check_end(&mut self.reports)?;
         }
+        let running = self.ranks.iter().filter(|rank| rank.end().is_none());
+        orphans::reap_all_but(&running.map(Rank::pid).collect());
         Ok(())
     }
 

@@ -78,6 +78,10 @@ impl Rank {
     }
 
     /// Returns the rank of the process in the job.
+    pub(super) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
     pub(super) fn number(&self) -> u32 {
         self.rank
     }

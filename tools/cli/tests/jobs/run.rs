@@ -133,6 +133,22 @@ fn start_tree(sleep: &str) -> KillOnDrop {
 }
 
 #[test]
+fn ended_orphans_of_a_rank_are_reaped() {
+    // The parent of a rank is the agent, and it inherits the orphans.
+    let script = r#"
+        for i in 1 2 3 4 5 6 7 8; do sh -c 'sleep 0.01 & exit'; done
+        zombies() { cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z $PPID "; }
+        sleep 0.2
+        for i in $(seq 100); do [ "$(zombies)" = 0 ] && break; sleep 0.1; done
+        echo "zombies $(zombies)""#;
+    let ended = portolan(&["run", "-n", "1", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&ended.stdout);
+    assert_eq!(out.trim(), "zombies 0");
+}
+
+#[test]
 fn nothing_is_left_when_run_is_killed() {
     let sleep = unique_sleep();
     let job = start_tree(&sleep);
