@@ -31,6 +31,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Request to the thread.
 enum Command {
@@ -95,6 +96,9 @@ pub(crate) enum Report {
     },
 }
 
+/// Interval at which a call that waits for the thread checks that it runs. It ends only by a fault.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 struct Queues {
     commands: Mutex<Vec<Command>>,
@@ -135,16 +139,26 @@ impl Meeting {
         let (bell, theirs) = pair.map_err(|errno| system(errno.into()))?;
         let queues = Arc::new(Queues::default());
         let for_thread = Arc::clone(&queues);
+        let (started, is_started) = mpsc::sync_channel(1);
         let thread = spawn_quiet("portolan-meet", move || {
-            // On an error, the closed end of the pair lets calls fail.
-            if let Ok(mut reactor) = Reactor::new(for_thread, theirs, directory, auth, ports) {
+            let reactor = Reactor::new(for_thread, theirs, directory, auth, ports);
+            let (mut reactor, result) = match reactor {
+                Ok(reactor) => (Some(reactor), Ok(())),
+                Err(errno) => (None, Err(errno)),
+            };
+            let _ = started.send(result);
+            if let Some(reactor) = &mut reactor {
                 reactor.run();
             }
         });
+        let thread = thread.map_err(system)?;
+        let ended = |_| Err(io::Error::other("the thread has ended"));
+        let result = is_started.recv().unwrap_or_else(ended);
+        result.map_err(system)?;
         Ok(Meeting {
             queues,
             bell,
-            thread: Some(thread.map_err(system)?),
+            thread: Some(thread),
             next_id: 1,
         })
     }
@@ -157,8 +171,16 @@ impl Meeting {
         let (reply, result) = mpsc::channel();
         let secret = secret.into();
         self.command(Command::Listen { at, secret, reply });
-        let ended = |_| Err(io::Error::other("the thread that connects has ended"));
-        result.recv().unwrap_or_else(ended)
+        loop {
+            match result.recv_timeout(ALIVE_INTERVAL) {
+                Ok(result) => return result,
+                // The command holds the other end of the channel.
+                Err(_) if self.thread.as_ref().is_none_or(JoinHandle::is_finished) => {
+                    return Err(io::Error::other("the thread that connects has ended"));
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     /// Starts to connect to the first of `addresses` that answers. A report with the returned
