@@ -6,6 +6,7 @@ use super::{Kind, Lab, Options, capture, line, plan, temporary};
 use crate::error::UserError;
 use crate::output::outln;
 use crate::program;
+use crate::signals::{ENDING, Signals};
 use anyhow::Result;
 use clap::Subcommand;
 use std::io::ErrorKind;
@@ -124,7 +125,14 @@ impl Up {
 }
 
 fn create(options: &Options) -> Result<()> {
+    // Ctrl-C meanwhile would leave a part of the lab.
+    let signals = Signals::block(&ENDING)?;
     let lab = Lab::up(options)?;
+    if signals.next().is_some() {
+        lab.down()?;
+        return Err(UserError::new("a signal has arrived, and the lab was removed").into());
+    }
+    drop(signals);
     for index in 0..lab.host_count {
         outln!("{} {}", lab.namespace(index), plan::address(index))?;
     }

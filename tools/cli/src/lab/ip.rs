@@ -5,6 +5,7 @@ use crate::error::{UserError, user_error};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::io::{ErrorKind, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 /// Directory of the named network namespaces of `ip netns` (ip-netns(8)).
@@ -165,6 +166,8 @@ fn execute_by(program: &str, args: &[&str], input: &str) -> Result<Output> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // The terminal's Ctrl-C ends this process, which then removes what it has made.
+        .process_group(0)
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
