@@ -10,11 +10,15 @@ use anyhow::Result;
 use portolan::status::{PathState, PeerState};
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tiny_http::{Header, Request, Response, Server};
 
 /// Longest wait for a request; a signal is noticed after it.
 const WAIT_MAX: Duration = Duration::from_millis(200);
+
+/// Maximum number of answers that are being written. Further readers wait.
+const ANSWERS_MAX: usize = 16;
 
 /// Serves samples at `address` until a signal arrives.
 pub(super) fn serve(sampler: &mut Sampler, address: &str) -> Result<()> {
@@ -31,9 +35,17 @@ pub(super) fn serve(sampler: &mut Sampler, address: &str) -> Result<()> {
         ))
     })?;
     eprintln!("portolan: serving figures at {address}");
+    let writing = Arc::new(());
     while signals.next().is_none() {
-        if let Some(request) = server.recv_timeout(WAIT_MAX)? {
-            respond(request, &text(&sampler.take()));
+        if Arc::strong_count(&writing) > ANSWERS_MAX {
+            std::thread::sleep(WAIT_MAX);
+        } else if let Some(request) = server.recv_timeout(WAIT_MAX)? {
+            let (text, writing) = (text(&sampler.take()), Arc::clone(&writing));
+            // A reader may stop reading.
+            std::thread::spawn(move || {
+                respond(request, &text);
+                drop(writing);
+            });
         }
     }
     if let Some(path) = socket {

@@ -16,6 +16,11 @@ pub(super) const PEER_TITLES: [&str; 8] = [
     "PEER", "HOST", "PATH", "USE", "RTT µs", "FLIGHT", "GRANTS", "WHY",
 ];
 
+/// Replaces the control characters of a text from another process, which a terminal would obey.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Returns the cells of a process, one for each of [`TITLES`].
 pub(super) fn row(sample: &Sample) -> [String; 10] {
     let status = &sample.status;
@@ -27,10 +32,10 @@ pub(super) fn row(sample: &Sample) -> [String; 10] {
     let grants: u32 = status.peers.iter().map(|peer| peer.waiting_grants).sum();
     let count = |name: &str| status.counters.get(name).copied().unwrap_or(0);
     [
-        status.job.chars().take(8).collect(),
+        printable(&status.job).chars().take(8).collect(),
         rank_of(sample),
         sample.pid.to_string(),
-        sample.program.clone(),
+        printable(&sample.program),
         rate(|rates| rates.messages_sent),
         rate(|rates| rates.messages_received),
         megabytes.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}")),
@@ -49,9 +54,10 @@ fn rank_of(sample: &Sample) -> String {
 }
 
 fn state(sample: &Sample) -> String {
+    let waits = printable(&sample.status.waits);
     match sample.answered {
-        true => sample.status.waits.clone(),
-        false => format!("no answer, last: {}", sample.status.waits),
+        true => waits,
+        false => format!("no answer, last: {waits}"),
     }
 }
 
@@ -76,14 +82,14 @@ fn peer_row(peer: &PeerState, path: &PathState) -> [String; 8] {
     };
     [
         peer.peer.to_string(),
-        peer.host.clone(),
-        path.link.clone(),
+        printable(&peer.host),
+        printable(&path.link),
         used.to_owned(),
         path.rtt_min_us
             .map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.1}")),
         path.in_flight.to_string(),
         peer.waiting_grants.to_string(),
-        path.why.clone(),
+        printable(&path.why),
     ]
 }
 
@@ -177,6 +183,18 @@ mod tests {
                 ..Status::default()
             },
         }
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let mut sample = sample();
+        sample.program = "a\u{1b}[2J".to_owned();
+        sample.status.waits = "b\nc".to_owned();
+        let text = text(&[sample]);
+        assert!(
+            text.contains("a\u{fffd}[2J") && text.contains("b\u{fffd}c"),
+            "{text}"
+        );
     }
 
     #[test]
