@@ -40,11 +40,16 @@ pub unsafe extern "C" fn portolan_call(
     reply: *mut portolan_reply_t,
 ) -> c_int {
     guard(|| {
+        // First, so that it becomes null even if the call is refused.
         // SAFETY: guaranteed by the program.
-        let (mut entered, sent) =
-            unsafe { (enter(node)?, memory::bytes("request", request, len)?) };
+        let (bytes, mut entered) = unsafe { (place(bytes)?, enter(node)?) };
         // SAFETY: guaranteed by the program.
-        let (bytes, reply) = unsafe { (place(bytes)?, Out::new("reply", reply)?) };
+        let (sent, reply) = unsafe {
+            (
+                memory::bytes("request", request, len)?,
+                Out::new("reply", reply)?,
+            )
+        };
         let target = target(rank, port, 0)?;
         let mut call = entered.node()?.call(target, sent);
         if let Some(timeout) = limit(timeout_ns) {
@@ -77,6 +82,9 @@ pub unsafe extern "C" fn portolan_recv_call(
     call: *mut portolan_call_t,
 ) -> c_int {
     guard(|| {
+        if call.is_null() {
+            return Err(Failure::null("call"));
+        }
         // SAFETY: guaranteed by the program.
         let (mut entered, call) = unsafe { (enter(node)?, Out::new("call", call)?) };
         let (port, timeout) = (port::number(port)?, limit(timeout_ns));

@@ -170,10 +170,11 @@ pub unsafe extern "C" fn portolan_recv_alloc(
     received: *mut portolan_received_t,
 ) -> c_int {
     guard(|| {
+        // First, so that it becomes null even if the call is refused.
         // SAFETY: guaranteed by the program.
-        let mut entered = unsafe { enter(node)? };
+        let buffer = unsafe { place(buffer)? };
         // SAFETY: guaranteed by the program.
-        let (buffer, received) = unsafe { (place(buffer)?, Out::new("received", received)?) };
+        let (mut entered, received) = unsafe { (enter(node)?, Out::new("received", received)?) };
         let port = port::number(port)?;
         let node = entered.node()?;
         while let Some(found) = probe(node, port, source, None)? {
@@ -206,10 +207,11 @@ pub unsafe extern "C" fn portolan_recv_tagged_alloc(
     envelope: *mut portolan_envelope_t,
 ) -> c_int {
     guard(|| {
+        // First, so that it becomes null even if the call is refused.
         // SAFETY: guaranteed by the program.
-        let mut entered = unsafe { enter(node)? };
+        let buffer = unsafe { place(buffer)? };
         // SAFETY: guaranteed by the program.
-        let (buffer, envelope) = unsafe { (place(buffer)?, Out::new("envelope", envelope)?) };
+        let (mut entered, envelope) = unsafe { (enter(node)?, Out::new("envelope", envelope)?) };
         let node = entered.node()?;
         let found = node.probe_tagged(tagged::which(tag, ignore, source))?;
         let mut memory = Allocated::new(found.len)?;

@@ -17,6 +17,19 @@ static void before_joining(void) {
     FAILS(PORTOLAN_ERR_NULL, "portolan_join", portolan_rank(NULL));
     FAILS(PORTOLAN_ERR_NULL, "portolan_join", portolan_close(NULL));
     FAILS(PORTOLAN_ERR_NULL, "node", portolan_join(NULL));
+    /* A refused call leaves a pointer that free() accepts. */
+    void *memory = &byte;
+    FAILS(PORTOLAN_ERR_NULL, "portolan_join",
+          portolan_recv_alloc(NULL, PORT, PORTOLAN_ANY_SOURCE, &memory, NULL));
+    CHECK(memory == NULL);
+    memory = &byte;
+    FAILS(PORTOLAN_ERR_NULL, "portolan_join",
+          portolan_recv_tagged_alloc(NULL, 5, 0, PORTOLAN_ANY_SOURCE, &memory, NULL));
+    CHECK(memory == NULL);
+    memory = &byte;
+    FAILS(PORTOLAN_ERR_NULL, "portolan_join",
+          portolan_call(NULL, 0, PORT, NULL, 0, 0, &memory, NULL));
+    CHECK(memory == NULL);
     uint64_t words[32] = {0};
     FAILS(PORTOLAN_ERR_HANDLE, "not a node", portolan_rank((portolan_node_t *)(void *)words));
 }
@@ -30,6 +43,7 @@ static void wrong_arguments(portolan_node_t *node) {
     FAILS(PORTOLAN_ERR_NULL, "request", portolan_isend(node, 0, PORT, bytes, 1, 0, NULL));
     FAILS(PORTOLAN_ERR_NULL, "handler", portolan_open_active(node, 9, 0, NULL, NULL));
     FAILS(PORTOLAN_ERR_NULL, "done", portolan_wait_until(node, NULL, NULL));
+    FAILS(PORTOLAN_ERR_NULL, "call", portolan_recv_call(node, PORT, 0, NULL));
     FAILS(PORTOLAN_ERR_NULL, "counters", portolan_counters(node, NULL));
     FAILS(PORTOLAN_ERR_NULL, "name", portolan_option(node, NULL, bytes, 8));
     FAILS(PORTOLAN_ERR_NULL, "id", portolan_job_id(node, NULL));
