@@ -13,7 +13,7 @@ PROGRAMS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build wheel test-wheel bench instructions test test-first test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
+.PHONY: help setup build wheel test-wheel bench instructions test test-arm test-first test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ instructions: build ## count the instructions of a message, and compare with scr
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
+
+test-arm: setup ## build for 64-bit Arm, test under emulation, and build its packages; needs qemu-user-static
+	@scripts/test-arm.sh
 
 test-first: ## as root: the first commands of README.md, by an ordinary user on a fresh checkout and two hosts
 	@scripts/test-first.sh

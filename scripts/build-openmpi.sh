@@ -31,6 +31,10 @@ compiler() {
     return 1
 }
 
+if [[ -n ${EMULATOR:-} && -z ${OPENMPI_MPICC:-} ]]; then
+    skipped "OPENMPI_MPICC names no compiler for $CARGO_BUILD_TARGET: Open MPI's component is not built"
+    exit 0
+fi
 if ! mpicc=$(compiler); then
     skipped "there is no mpicc of an Open MPI: its component is not built"
     exit 0

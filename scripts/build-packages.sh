@@ -28,9 +28,9 @@ stage() {
     # A package's files have no other users' directories in their run paths: the loader finds these.
     # shellcheck disable=SC2016  # of pkg-config
     sed -i 's/ -Wl,-rpath,${libdir}//' "$stage/usr/$1"/pkgconfig/*.pc
-    strip --strip-unneeded "$stage"/usr/bin/* "$stage/usr/$1"/*.so.0
-    find "$stage/usr/lib/portolan" -name '*.so' -exec strip --strip-unneeded {} +
-    strip --strip-debug "$stage/usr/$1"/*.a
+    "$STRIP" --strip-unneeded "$stage"/usr/bin/* "$stage/usr/$1"/*.so.0
+    find "$stage/usr/lib/portolan" -name '*.so' -exec "$STRIP" --strip-unneeded {} +
+    "$STRIP" --strip-debug "$stage/usr/$1"/*.a
     find "$stage/usr/share/man" -type f -exec gzip -9n {} +
     chmod -R u=rwX,go=rX "$stage"
 }
@@ -41,7 +41,8 @@ needed_libraries() {
     printf 'Source: portolan\n\nPackage: portolan\nArchitecture: any\n' >"$work/shlibs/debian/control"
     (cd "$work/shlibs" && dpkg-shlibdeps -O --ignore-missing-info "$@") >"$work/needed" 2>"$work/log" ||
         { cat "$work/log" >&2; return 1; }
-    sed -n 's/^shlibs:Depends=//p' "$work/needed"
+    # A cross-compiler's C library has the name of its own package.
+    sed -n 's/^shlibs:Depends=//p' "$work/needed" | sed "s/-$(dpkg-architecture -qDEB_HOST_ARCH)-cross//g"
 }
 
 write_control() {
@@ -49,7 +50,7 @@ write_control() {
     cat >"$control" <<CONTROL
 Package: portolan
 Version: $version-1
-Architecture: $(dpkg --print-architecture)
+Architecture: $(dpkg-architecture -qDEB_HOST_ARCH)
 Maintainer: $maintainer
 Installed-Size: $(du -sk "$stage" | cut -f 1)
 Depends: $depends
@@ -89,7 +90,7 @@ build_deb() {
     install -m 755 -t "$control" -- packaging/prerm packaging/postrm
     (cd "$stage" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$control/md5sums"
     chmod 644 "$control"/{control,shlibs,triggers,md5sums}
-    deb=$out/portolan_$version-1_$(dpkg --print-architecture).deb
+    deb=$out/portolan_$version-1_$(dpkg-architecture -qDEB_HOST_ARCH).deb
     dpkg-deb --root-owner-group --build "$stage" "$deb" >"$work/log"
     say "$(ls -s -h "$deb")"
 }

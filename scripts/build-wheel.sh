@@ -65,7 +65,7 @@ esac
 # name.
 find "$data" -type l -delete
 find "$data" -name '*.a' -delete
-strip --strip-debug "$data"/scripts/portolan "$data"/data/lib/*.so* "$data"/data/lib/libfabric/*.so
+"$STRIP" --strip-debug "$data"/scripts/portolan "$data"/data/lib/*.so* "$data"/data/lib/libfabric/*.so
 rm -f -- "$out"/portolan-*.whl
 "$tools/bin/maturin" build --quiet --profile "$profile" --strip --locked --auditwheel skip \
     --compatibility linux --interpreter "$tools/bin/python" \

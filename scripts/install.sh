@@ -33,7 +33,7 @@ install -d -- "$units"
 install -m 644 -t "$units" -- scripts/systemd/portolan-broker.socket
 sed "s|@PREFIX@|${installed_prefix}|" scripts/systemd/portolan-broker.service > "$units/portolan-broker.service"
 chmod 644 "$units/portolan-broker.service"
-"$release_dir/portolan" write-pages "$prefix/share"
+"${emulator[@]}" "$release_dir/portolan" write-pages "$prefix/share"
 install -D -m 644 -t "$prefix/share/portolan" -- core/wire/wireshark/portolan.lua
 install -m 644 -- packaging/grafana/portolan.json "$prefix/share/portolan/grafana.json"
 install -d -- "$prefix/share/man/man8"

@@ -11,9 +11,14 @@ if ! command -v "$CARGO" >/dev/null && [[ -x ${HOME:-}/.cargo/bin/cargo ]]; then
     export PATH
 fi
 
-# Directory of cargo's release binaries.
+# Directory of cargo's release binaries. scripts/arm.sh sets the target, the emulator of its programs
+# and its tools.
 # shellcheck disable=SC2034  # used by the scripts that source this file
-release_dir=${CARGO_TARGET_DIR:-target}/release
+release_dir=${CARGO_TARGET_DIR:-target}/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}release
+# shellcheck disable=SC2034
+read -r -a emulator <<<"${EMULATOR:-}"
+# shellcheck disable=SC2034
+STRIP=${STRIP:-strip}
 
 # Interfaces of other systems; each has a crate, a library, a header and a man page in section 7.
 # shellcheck disable=SC2034  # used by the scripts that source this file

@@ -56,6 +56,15 @@ check_oldest_rust() {
     CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/oldest cargo "+$oldest" check --quiet --workspace
 }
 
+# Checks the crates that depend on the processor, and those that they use.
+check_arm() {
+    if ! has_target aarch64-unknown-linux-gnu || ! command -v aarch64-linux-gnu-gcc >/dev/null; then
+        skipped "no target aarch64-unknown-linux-gnu or no gcc-aarch64-linux-gnu ('make setup'): nothing was built for 64-bit Arm"
+        return 0
+    fi
+    scripts/arm.sh "$CARGO" check --quiet -p portolan-capi -p portolan-sockets -p portolan-treadmarks
+}
+
 check_dependencies() {
     if ! "$CARGO" deny --version >/dev/null 2>&1; then
         skipped "cargo-deny is not installed ('cargo install --locked cargo-deny'): licences and advisories were not checked"
@@ -73,6 +82,7 @@ check "formatting" "$CARGO" fmt --all --check
 check "clippy" "$CARGO" clippy --quiet --workspace --all-targets -- -D warnings
 check "documentation" check_documentation
 check "oldest Rust" check_oldest_rust
+check "64-bit Arm" check_arm
 check "licence lines" check_spdx
 check "scripts" check_scripts
 check "dependencies" check_dependencies
