@@ -98,6 +98,7 @@ class Node:
         return self
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._fail_all(_portolan.Closed("the node was closed while a coroutine waited"))
         self._stop()
         if kind is not None and kind is not SystemExit:
             self._node.abandon()
@@ -246,6 +247,13 @@ class Node:
         os.close(self._fd)
         self._loop, self._fd = None, -1
         self._is_armed = False
+
+    def _fail_all(self, error: Exception) -> None:
+        """Raises ``error`` in all coroutines that wait."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
 
     def _on_readable(self) -> None:
         self._disarm()

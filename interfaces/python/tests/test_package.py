@@ -125,7 +125,7 @@ class Alone(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
 
     def test_servers(self):
-        for program in ("servers.py", "async_servers.py"):
+        for program in ("servers.py", "async_servers.py", "async_failures.py"):
             with self.subTest(program=program):
                 done = subprocess.run(
                     [sys.executable, str(PROGRAMS / program)],
