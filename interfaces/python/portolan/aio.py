@@ -38,7 +38,8 @@ _Result = TypeVar("_Result")
 
 
 class _Waiter:
-    """A coroutine that waits: its future, and the function that gives the result, or None."""
+    """A coroutine that waits: its future, and the function whose result wakes it, unless that is
+    None."""
 
     __slots__ = ("future", "poll")
 
@@ -131,7 +132,7 @@ class Node:
     async def next_peer_event(self) -> tuple[int, str]:
         """Waits for the next event of a peer. Returns its rank, and "joined", "left" or "lost"."""
         self._takes_events = True
-        return await self._until(self._next_event)
+        return await self._take(self._next_event, self._has_event)
 
     async def wait(self, request: _portolan.Request) -> _portolan.Status:
         """Waits until the request has ended."""
@@ -149,26 +150,32 @@ class Node:
 
     async def recv(self, port: int, *, source: int | None = None) -> tuple[bytes, int]:
         """Waits for the next message to ``port``. Returns its bytes and its sender."""
-        return await self._until(lambda: self._node.recv(port, source=source, timeout=0))
+        return await self._take(
+            lambda: self._node.recv(port, source=source, timeout=0),
+            lambda: self._node.probe(port, source=source, timeout=0),
+        )
 
     async def recv_into(
         self, port: int, buffer: Any, *, source: int | None = None
     ) -> _portolan.Status:
-        """Waits for the next message to ``port``, and receives it into ``buffer``."""
+        """Waits for the next message to ``port``, and receives it into ``buffer``. A cancelled
+        coroutine may have received it."""
         return await self._receive(self._node.post_recv(port, buffer, source=source))
 
     async def recv_tagged(
         self, tag: int | None = None, *, ignore: int = 0, source: int | None = None
     ) -> tuple[bytes, _portolan.Status]:
         """Waits for the first message that matches. Returns its bytes and its status."""
-        return await self._until(
-            lambda: self._node.recv_tagged(tag, ignore=ignore, source=source, timeout=0)
+        return await self._take(
+            lambda: self._node.recv_tagged(tag, ignore=ignore, source=source, timeout=0),
+            lambda: self._node.probe_tagged(tag, ignore=ignore, source=source, timeout=0),
         )
 
     async def recv_tagged_into(
         self, buffer: Any, tag: int | None = None, *, ignore: int = 0, source: int | None = None
     ) -> _portolan.Status:
-        """Waits for the first message that matches, and receives it into ``buffer``."""
+        """Waits for the first message that matches, and receives it into ``buffer``. A cancelled
+        coroutine may have received it."""
         request = self._node.post_recv_tagged(buffer, tag, ignore=ignore, source=source)
         return await self._receive(request)
 
@@ -179,7 +186,10 @@ class Node:
 
     async def recv_call(self, port: int) -> _portolan.Call:
         """Waits for the next call to ``port``."""
-        return await self._until(lambda: self._node.recv_call(port, timeout=0))
+        return await self._take(
+            lambda: self._node.recv_call(port, timeout=0),
+            lambda: self._node.probe(port, timeout=0),
+        )
 
     async def barrier(self) -> None:
         """Waits until every process has called this."""
@@ -200,6 +210,10 @@ class Node:
     def _next_event(self) -> tuple[int, str] | None:
         return self._events.popleft() if self._events else self._node.next_peer_event()
 
+    def _has_event(self) -> bool | None:
+        """Tests whether events were taken, which happens before coroutines are woken."""
+        return True if self._events else None
+
     def _take_events(self) -> None:
         """Takes events that no coroutine waits for. They would prevent the node from being armed."""
         while self._takes_events and (event := self._node.next_peer_event()) is not None:
@@ -213,19 +227,37 @@ class Node:
             raise
 
     async def _until(self, poll: Callable[[], _Result | None]) -> _Result:
-        """Waits until ``poll`` returns something."""
+        """Waits until ``poll`` returns something, which it must be able to return again: the result of
+        a coroutine that is cancelled meanwhile is discarded."""
         self._disarm()
         result = poll()
         if result is not None:
             return result
+        woken: _Result = await self._woken(poll)
+        return woken
+
+    async def _take(
+        self, take: Callable[[], _Result | None], is_ready: Callable[[], object | None]
+    ) -> _Result:
+        """Waits until ``take`` returns something. That is called by the coroutine itself, when
+        ``is_ready`` has returned something: a coroutine that is cancelled takes nothing."""
+        while True:
+            self._disarm()
+            result = take()
+            if result is not None:
+                return result
+            # Another coroutine, or another thread, may be the first to take it.
+            await self._woken(is_ready)
+
+    async def _woken(self, poll: Callable[[], Any]) -> Any:
+        """Waits until the loop gets a result from ``poll``, and returns it."""
         loop = asyncio.get_running_loop()
         self._start(loop)
         waiter = _Waiter(loop.create_future(), poll)
         self._waiters.append(waiter)
         self._schedule()
         try:
-            completed: _Result = await waiter.future
-            return completed
+            return await waiter.future
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
@@ -277,8 +309,9 @@ class Node:
             self._advance()
 
     def _advance(self) -> None:
-        """Completes the coroutines whose results are here, and arms the descriptor for the rest."""
+        """Wakes the coroutines whose results are here, and arms the descriptor for the rest."""
         self._take_events()
+        is_any_woken = False
         for waiter in list(self._waiters):
             if waiter.future.done():
                 continue
@@ -291,6 +324,11 @@ class Node:
             if result is not None:
                 self._waiters.remove(waiter)
                 waiter.future.set_result(result)
+                is_any_woken = True
+        if is_any_woken:
+            # They take their messages first.
+            self._schedule()
+            return
         if not self._waiters and not self._make_progress():
             return
         try:
@@ -299,7 +337,7 @@ class Node:
             # No further message can arrive: each coroutine gets its own error, except those that
             # wait for events.
             self._is_armed = False
-            for waiter in [one for one in self._waiters if one.poll == self._next_event]:
+            for waiter in [one for one in self._waiters if one.poll == self._has_event]:
                 self._waiters.remove(waiter)
                 waiter.future.set_exception(error)
             if not self._waiters:
