@@ -84,10 +84,8 @@ class Node:
         return cls(_portolan.Node.standalone(encrypt=encrypt))
 
     def __getattr__(self, name: str) -> Any:
-        if self._is_armed:
-            # The call that follows may leave work behind, which nothing does while it is armed.
-            self._disarm()
-            self._schedule()
+        # The call that follows may leave work behind, which nothing does while the node is armed.
+        self._resume()
         return getattr(self._node, name)
 
     @property
@@ -229,7 +227,7 @@ class Node:
     async def _until(self, poll: Callable[[], _Result | None]) -> _Result:
         """Waits until ``poll`` returns something, which it must be able to return again: the result of
         a coroutine that is cancelled meanwhile is discarded."""
-        self._disarm()
+        self._resume()
         result = poll()
         if result is not None:
             return result
@@ -242,7 +240,7 @@ class Node:
         """Waits until ``take`` returns something. That is called by the coroutine itself, when
         ``is_ready`` has returned something: a coroutine that is cancelled takes nothing."""
         while True:
-            self._disarm()
+            self._resume()
             result = take()
             if result is not None:
                 return result
@@ -268,7 +266,7 @@ class Node:
             return
         self._stop()
         self._fd = os.dup(self._node.event_fd())
-        loop.add_reader(self._fd, self._on_readable)
+        loop.add_reader(self._fd, self._advance)
         self._loop = loop
 
     def _stop(self) -> None:
@@ -278,7 +276,8 @@ class Node:
             self._loop.remove_reader(self._fd)
         os.close(self._fd)
         self._loop, self._fd = None, -1
-        self._is_armed = False
+        # A closed loop does not run what it has scheduled.
+        self._is_armed = self._is_scheduled = False
 
     def _fail_all(self, error: Exception) -> None:
         """Raises ``error`` in all coroutines that wait."""
@@ -287,30 +286,62 @@ class Node:
             if not waiter.future.done():
                 waiter.future.set_exception(error)
 
-    def _on_readable(self) -> None:
-        self._disarm()
-        self._advance()
-
     def _disarm(self) -> None:
         if self._is_armed:
-            self._is_armed = False
+            # If this raises the exception of an earlier handler, the node stays armed.
             self._node.disarm()
+            self._is_armed = False
+
+    def _resume(self) -> None:
+        """Disarms the node for a call. The loop arms it again for the coroutines that wait."""
+        if self._is_armed:
+            self._schedule()
+            self._disarm()
 
     def _schedule(self) -> None:
         """Lets the loop make progress after the coroutines that can run."""
-        if not self._is_scheduled and self._loop is not None:
-            self._is_scheduled = True
-            self._loop.call_soon(self._on_scheduled)
+        if self._is_scheduled or self._loop is None or self._loop.is_closed():
+            return
+        self._is_scheduled = True
+        self._loop.call_soon(self._on_scheduled)
 
     def _on_scheduled(self) -> None:
         self._is_scheduled = False
         if self._loop is not None:
-            self._disarm()
             self._advance()
 
     def _advance(self) -> None:
+        """Makes progress. A handler's exception that no coroutine gets must not end that."""
+        try:
+            self._disarm()
+            self._take_events()
+            self._advance_waiters()
+        except _portolan.NobodyLeft as error:
+            # Each coroutine gets its own error, except those that wait for events.
+            for waiter in [one for one in self._waiters if one.poll == self._has_event]:
+                self._waiters.remove(waiter)
+                waiter.future.set_exception(error)
+            if not self._waiters:
+                self._stop()
+            self._schedule()
+        except Exception as error:
+            if self._is_unusable():
+                self._fail_all(error)
+                self._stop()
+            else:
+                self._report(error)
+                self._schedule()
+
+    def _is_unusable(self) -> bool:
+        """Returns whether all calls fail, because the program has closed the node itself."""
+        try:
+            self._node.host_name(0)
+        except _portolan.Error:
+            return True
+        return False
+
+    def _advance_waiters(self) -> None:
         """Wakes the coroutines whose results are here, and arms the descriptor for the rest."""
-        self._take_events()
         is_any_woken = False
         for waiter in list(self._waiters):
             if waiter.future.done():
@@ -331,17 +362,7 @@ class Node:
             return
         if not self._waiters and not self._make_progress():
             return
-        try:
-            self._is_armed = self._node.arm()
-        except _portolan.Error as error:
-            # No further message can arrive: each coroutine gets its own error, except those that
-            # wait for events.
-            self._is_armed = False
-            for waiter in [one for one in self._waiters if one.poll == self._has_event]:
-                self._waiters.remove(waiter)
-                waiter.future.set_exception(error)
-            if not self._waiters:
-                self._stop()
+        self._is_armed = self._node.arm()
         if not self._is_armed:
             self._schedule()
 
@@ -349,12 +370,13 @@ class Node:
         """Runs handlers, and answers peers, while no coroutine waits. Returns whether more can follow."""
         try:
             self._node.progress()
-        except _portolan.Error:
+        except _portolan.NobodyLeft:
             # All other processes have ended. The next coroutine that waits gets the error.
             self._stop()
             return False
-        except Exception as error:
-            if self._loop is not None:
-                text = "a handler of portolan has failed"
-                self._loop.call_exception_handler({"message": text, "exception": error})
         return True
+
+    def _report(self, error: Exception) -> None:
+        if self._loop is not None:
+            text = "a handler of portolan has failed"
+            self._loop.call_exception_handler({"message": text, "exception": error})
