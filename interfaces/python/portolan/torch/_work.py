@@ -6,12 +6,12 @@ from __future__ import annotations
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Literal, Sequence
 
 import torch
 import torch.distributed as dist
 
-from .._portolan import Error, Request, Status
+from .._portolan import Closed, Error, Request, Status
 
 # A request of the library, and the work after it.
 Part = tuple[Request, Callable[[Status], object] | None]
@@ -81,14 +81,8 @@ class Work(dist.Work):
 
     def is_completed(self) -> bool:
         """Makes progress, and tests whether the operation has ended."""
-        if not self._has_ended:
-            try:
-                # All are tested, so that all advance.
-                is_pending = [request.test() is None for request, _ in self._parts]
-            except Error:
-                is_pending = []
-            if not any(is_pending):
-                self._end()
+        if not self._has_ended and _have_ended(self._parts):
+            self._end()
         return self._has_ended
 
     def is_success(self) -> bool:
@@ -172,6 +166,25 @@ class Work(dist.Work):
             future = self._future
         if future is not None:
             self._complete(future)
+
+
+def _have_ended(parts: Sequence[Part]) -> bool:
+    """Makes progress, and tests whether a wait for the requests in their order would end at once: all
+    are complete, or all before the first that has failed."""
+    # All are tested, so that all advance.
+    states = [_state(request) for request, _ in parts]
+    return next((state for state in states if state != "complete"), "complete") != "pending"
+
+
+def _state(request: Request) -> Literal["pending", "complete", "failed"]:
+    try:
+        return "pending" if request.test() is None else "complete"
+    except Error as error:
+        # No call of a closed node waits. Another error is that of a handler, unless it is the
+        # request's.
+        if request.done or isinstance(error, Closed):
+            return "failed"
+        raise
 
 
 def _wait_all(parts: Sequence[Part], limit: float) -> bool:
