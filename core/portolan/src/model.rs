@@ -17,7 +17,7 @@ pub use host::Host;
 pub use predict::{Load, Protocol};
 pub use store::{Status, StoreError, check_writable, default_file, load, save};
 
-use portolan_proto::{Choice, SINGLE_STEPS, SingleStep};
+use portolan_proto::{Choice, FRAME_STEPS, FrameStep, SINGLE_STEPS, SingleStep};
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored form; any other version is refused.
@@ -100,6 +100,15 @@ pub struct LonePieces {
     pub call_len: usize,
 }
 
+/// Length of the frames of lone messages that need several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoneFrames {
+    /// Longest message that this entry applies to.
+    pub message_len_max: u64,
+    /// Message bytes in a frame; 0 for whole frames.
+    pub frame_len: usize,
+}
+
 /// Protocol settings that follow from a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices {
@@ -111,6 +120,9 @@ pub struct Choices {
     pub packet_len_max: usize,
     /// Pieces of lone messages, by ascending message length.
     pub lone: Vec<LonePieces>,
+    /// Frames of lone messages on raw Ethernet, by ascending message length.
+    #[serde(default)]
+    pub frames: Vec<LoneFrames>,
 }
 
 /// Model of this machine's paths.
@@ -145,6 +157,11 @@ impl Choices {
             to.message_len_max = from.message_len_max;
             to.call_len = from.call_len;
         }
+        let mut frames = [FrameStep::default(); FRAME_STEPS];
+        for (to, from) in frames.iter_mut().zip(&self.frames) {
+            to.message_len_max = from.message_len_max;
+            to.payload_len = from.frame_len;
+        }
         Choice {
             eager_len_max: self.eager_len_max.unwrap_or(default.eager_len_max),
             eager_len_max_lossless: self
@@ -152,6 +169,7 @@ impl Choices {
                 .unwrap_or(default.eager_len_max_lossless),
             small_run_len_max: self.packet_len_max,
             single: lone,
+            frames,
         }
     }
 }

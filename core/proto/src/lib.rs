@@ -40,7 +40,8 @@ mod session;
 mod shared;
 
 pub use base::config::{
-    Choice, Config, Limits, LinkId, LinkParams, SINGLE_STEPS, Schedule, SingleStep, StreamUse,
+    Choice, Config, FRAME_PAYLOAD_LEN_MIN, FRAME_STEPS, FrameStep, Limits, LinkId, LinkParams,
+    SINGLE_STEPS, Schedule, SingleStep, StreamUse,
 };
 pub use base::counters::{Counters, DropReason};
 pub use base::event::{

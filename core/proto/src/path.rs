@@ -6,6 +6,7 @@ mod batch;
 pub(crate) mod best_effort;
 pub(crate) mod congestion;
 pub(crate) mod control;
+pub(crate) mod division;
 pub(crate) mod dormant;
 pub(crate) mod failover;
 mod loss;
@@ -19,8 +20,7 @@ mod sharing;
 mod single;
 pub(crate) mod stage;
 
-use crate::base::config::{BATCH_LEN_MAX, number_span};
-use crate::base::context::Context;
+use crate::base::config::number_span;
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::PollGap;
 use crate::base::time::Span;
@@ -436,21 +436,6 @@ impl Path {
         } else {
             // A jumbo frame. Longer frames do not help small messages and need larger buffers.
             self.frame_len.min(9000) - ACK_RESERVE
-        }
-    }
-
-    /// Returns true if no run waits, and all frames in flight may be awaiting a delayed
-    /// acknowledgement. A message sent now is then a single one. `P4.11`
-    fn is_quiet(&self, ack_every: u32) -> bool {
-        self.runs.is_empty() && self.unacked.len() < ack_every as usize
-    }
-
-    /// Returns the maximum length in bytes of a GSO batch for a message of `len` bytes that starts
-    /// now. `P4.11`
-    pub(crate) fn batch_len(&self, ctx: &Context, len: usize) -> usize {
-        match self.is_quiet(ctx.limits().ack_every) {
-            true => ctx.choice().single_batch_len(len as u64),
-            false => BATCH_LEN_MAX,
         }
     }
 

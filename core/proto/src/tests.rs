@@ -8,6 +8,7 @@ mod calls;
 mod checksums;
 mod closing;
 mod delivery;
+mod division;
 mod dormant;
 mod eager_streams;
 mod faults;

@@ -57,6 +57,7 @@ pub unsafe extern "C" fn portolan_choose(
             eager_len_max_shm: set(choices.eager_len_max_shm),
             packet_len_max: choices.packet_len_max,
             lone: lone.iter().map(pieces).collect(),
+            frames: Vec::new(),
         });
         Ok(PORTOLAN_OK)
     })

@@ -141,6 +141,41 @@ impl PathModel {
         }
     }
 
+    /// Predicts the time of a lone eager message of `len` bytes in frames of at most `frame_len`
+    /// message bytes, in microseconds, for a path on which each frame is a call.
+    ///
+    /// The first frame passes through all stages, and each further one costs the time of the slowest
+    /// stage. If that stage costs `a` per frame, and the other stages together `d` per byte, the
+    /// time is shortest with frames of about `sqrt(len * a / d)` bytes.
+    #[must_use]
+    pub fn predict_in_frames(&self, len: u64, frame_len: u64) -> f64 {
+        let frames = |bytes: u64, count: u64| Work {
+            calls: count as f64,
+            datagrams: count as f64,
+            bytes: bytes as f64,
+        };
+        let head_len = len.min(frame_len.max(1));
+        let rest_count = len.div_ceil(head_len.max(1)).saturating_sub(1);
+        let head = self.eager.through(frames(head_len, 1));
+        let rest = self.eager.slowest(frames(len - head_len, rest_count));
+        let piped = head + rest;
+        (piped + self.further_call_us * rest_count as f64).max(FLOOR * piped)
+    }
+
+    /// Returns the frame length of `candidates` by which a lone message of `len` bytes takes the
+    /// least time. Returns 0 for whole frames, unless a candidate saves at least the fraction
+    /// `gain_min` of the time.
+    #[must_use]
+    pub fn best_frame_len(&self, len: u64, candidates: &[u64], gain_min: f64) -> u64 {
+        let whole = self.predict_in_frames(len, self.datagram_len);
+        let short = candidates.iter().filter(|of| **of < self.datagram_len);
+        let timed = short.map(|of| (self.predict_in_frames(len, *of), *of));
+        match timed.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            Some((us, frame_len)) if us < whole * (1.0 - gain_min) => frame_len,
+            _ => 0,
+        }
+    }
+
     /// Returns the number of bytes in the first call.
     fn first_call(&self, len: u64, call_len: u64) -> u64 {
         let bound = if len <= self.frame_len || self.call_len == 0 {

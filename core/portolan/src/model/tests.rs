@@ -52,6 +52,10 @@ fn model() -> Model {
                 message_len_max: 30_000,
                 call_len: 8000,
             }],
+            frames: vec![LoneFrames {
+                message_len_max: 2000,
+                frame_len: 300,
+            }],
         },
     }
 }
@@ -128,6 +132,94 @@ fn long_messages_cost_more_per_byte() {
     });
 }
 
+/// The stages of GAMMA on Gigabit Ethernet, from the paper's printed figures.
+///
+/// - 9.5 µs for an empty message, in which the network interface is busy for 1.3 µs.
+/// - The interface limits a stream to 97 MB/s: 1.3 µs for each frame and 9.37 ns for each byte, so
+///   14.3 µs for a frame of 1388 bytes.
+/// - The stages before and after it take 24.6 ns for each byte, by the gain of 64 % at 1388 bytes.
+fn gamma() -> PathModel {
+    let stages = Stages {
+        sender: stage(0.0, 0.0, 12.3),
+        wire: stage(9.5, 0.0, 9.37),
+        receiver: stage(0.0, 0.0, 12.3),
+        ..Stages::default()
+    };
+    PathModel {
+        path: "packet".into(),
+        frame_len: 1408,
+        datagram_len: 1408,
+        call_len: 1408,
+        eager: stages,
+        rendezvous: None,
+        // Only 1.3 of the 9.5 µs occupy the interface.
+        further_call_us: 1.3 - 9.5,
+        ..path()
+    }
+}
+
+/// Candidates for frame lengths: the granularity of the paper's table.
+const FRAME_LENS: [u64; 11] = [128, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408];
+
+#[test]
+fn frames_of_a_lone_message_overlap() {
+    // One frame of 1000 bytes through all stages: 3 + 1 + 3; nine more cost the sender 2 + 1 each,
+    // and 0.5.
+    let path = path();
+    close(Some(path.predict_in_frames(10_000, 1000)), 7.0 + 9.0 * 3.5);
+    // One of 500 bytes: 3 + 1 + 1.5; 19 more at 2 + 0.5, and 0.5.
+    close(Some(path.predict_in_frames(10_000, 500)), 5.5 + 19.0 * 3.0);
+    close(Some(path.predict_in_frames(700, 1000)), 3.0 + 1.0 + 2.1);
+    assert_eq!(path.best_frame_len(10_000, &[500], 0.05), 0);
+    // Expensive bytes: three stages of 101 µs for 1000 bytes, or of 51 µs for 500.
+    let mut path = path;
+    path.further_call_us = 1.0;
+    for each in [
+        &mut path.eager.sender,
+        &mut path.eager.wire,
+        &mut path.eager.receiver,
+    ] {
+        *each = stage(1.0, 0.0, 100.0);
+    }
+    close(
+        Some(path.predict_in_frames(5000, 1000)),
+        303.0 + 4.0 * 102.0,
+    );
+    close(Some(path.predict_in_frames(5000, 500)), 153.0 + 9.0 * 52.0);
+    assert_eq!(path.best_frame_len(5000, &[500], 0.05), 500);
+    // A gain of 12.7 %.
+    assert_eq!(path.best_frame_len(5000, &[500], 0.13), 0);
+}
+
+#[test]
+fn stages_of_the_paper_give_about_its_table() {
+    let path = gamma();
+    // Message lengths within each row of Table 4, and its fragment length.
+    let rows: [(u64, f64); 9] = [
+        (400, 128.0),
+        (800, 256.0),
+        (1388, 256.0),
+        (2500, 384.0),
+        (4000, 384.0),
+        (5148, 384.0),
+        (8000, 768.0),
+        (11_000, 768.0),
+        (12_000, 896.0),
+    ];
+    for (len, printed) in rows {
+        let got = path.best_frame_len(len, &FRAME_LENS, 0.0) as f64;
+        let ratio = got / printed;
+        assert!((0.7..=1.4).contains(&ratio), "{len}: {got} for {printed}");
+    }
+    // The last row: whole frames, as less than 5 % is gained.
+    for len in [16_000, 30_000, 60_000] {
+        assert_eq!(path.best_frame_len(len, &FRAME_LENS, 0.05), 0, "{len}");
+    }
+    let times = [1408, 256].map(|frame_len| path.predict_in_frames(1388, frame_len));
+    let gain = times[0] / times[1] - 1.0;
+    assert!((0.55..=0.70).contains(&gain), "{gain}, printed 0.64");
+}
+
 #[test]
 fn choices_reach_the_core() {
     let choice = model().choices.to_core();
@@ -138,6 +230,8 @@ fn choices_reach_the_core() {
     assert_eq!(choice.eager_len_max_lossless, usize::MAX);
     assert_eq!(choice.single[0].call_len, 8000);
     assert_eq!(choice.single[1], SingleStep::default());
+    assert_eq!(choice.frames[0].payload_len, 300);
+    assert_eq!(choice.frames[1], FrameStep::default());
     assert_eq!(Choices::default().to_core(), Choice::default());
 }
 

@@ -213,6 +213,13 @@ impl Default for Limits {
 /// Steps of [`Choice::single`]; the table in the papers had six.
 pub const SINGLE_STEPS: usize = 6;
 
+/// Steps of [`Choice::frames`]: one for each factor of the square root of two from 1 KiB to 16 KiB.
+pub const FRAME_STEPS: usize = 8;
+
+/// Minimum of [`FrameStep::payload_len`], the shortest in the papers. The frames of the longest
+/// eager message then fit one buffer.
+pub const FRAME_PAYLOAD_LEN_MIN: usize = 128;
+
 /// Decisions of a measured path model. They concern only the sender; two processes may choose
 /// differently. [`Choice::default`] applies without a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +235,9 @@ pub struct Choice {
     /// Piece lengths for a message with nothing queued behind it, by ascending message length.
     /// `P4.11`
     pub single: [SingleStep; SINGLE_STEPS],
+    /// Payload lengths of the frames of an eager message with nothing in flight before it, by
+    /// ascending message length. `P4.11`
+    pub frames: [FrameStep; FRAME_STEPS],
 }
 
 /// Step of the piece table. It applies to messages longer than the previous step's maximum and up
@@ -241,6 +251,17 @@ pub struct SingleStep {
     pub call_len: usize,
 }
 
+/// Step of the frame table. It applies to messages longer than the previous step's maximum and up
+/// to `message_len_max` bytes, if they need several frames. Shorter frames use the stages of the
+/// path at the same time, but cost each stage more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameStep {
+    /// Maximum message length of the step in bytes; 0 ends the table.
+    pub message_len_max: u64,
+    /// Maximum message bytes in a frame, at least [`FRAME_PAYLOAD_LEN_MIN`]; 0 for whole frames.
+    pub payload_len: usize,
+}
+
 impl Default for Choice {
     fn default() -> Self {
         Choice {
@@ -248,6 +269,7 @@ impl Default for Choice {
             eager_len_max_lossless: usize::MAX,
             small_run_len_max: 0,
             single: [SingleStep::default(); SINGLE_STEPS],
+            frames: [FrameStep::default(); FRAME_STEPS],
         }
     }
 }
@@ -260,6 +282,16 @@ impl Choice {
         match step {
             Some(step) if step.call_len > 0 => step.call_len.min(BATCH_LEN_MAX),
             _ => BATCH_LEN_MAX,
+        }
+    }
+
+    /// Returns the maximum payload length of a frame for a message of `len` bytes with nothing in
+    /// flight before it.
+    pub(crate) fn single_payload_len(&self, len: u64) -> usize {
+        let step = self.frames.iter().find(|step| len <= step.message_len_max);
+        match step {
+            Some(step) if step.payload_len > 0 => step.payload_len.max(FRAME_PAYLOAD_LEN_MIN),
+            _ => usize::MAX,
         }
     }
 }

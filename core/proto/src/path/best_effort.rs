@@ -5,6 +5,7 @@
 //! Invariant: each run in the queue has one reference to its buffer.
 
 use super::Path;
+use super::division::Division;
 use super::outgoing::{Bytes, Outgoing, OutgoingKind};
 use super::stage::Parts;
 use crate::base::config::BATCH_LEN_MAX;
@@ -47,7 +48,7 @@ impl Path {
         slots: &'a mut SlotPool,
         parts: &Parts<'_>,
     ) -> Staging<'a> {
-        let layout = self.layout(parts.header_len, parts.len);
+        let layout = self.layout(parts.header_len, parts.len, Division::WHOLE);
         let slot = slots.take(layout.total_len);
         self.free_left = 0;
         self.best_effort_runs.push_back(BestEffortRun {

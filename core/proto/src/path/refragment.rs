@@ -3,10 +3,10 @@
 //! for itself if its frames have become shorter (`P3.12`). Rare, so it copies.
 
 use super::control::Control;
+use super::division::Division;
 use super::stage::cut_points;
 use super::{Contents, OpenFrame, Path, Paths, TxState};
 use crate::LinkId;
-use crate::base::config::BATCH_LEN_MAX;
 use crate::base::narrow::narrow;
 use crate::mem::slot::SlotPool;
 use alloc::vec::Vec;
@@ -308,7 +308,7 @@ impl Mover<'_> {
     /// Cuts a fragment into fragments that the path for bulk data carries.
     fn split(&mut self, fragment: &Fragment, payload: &[u8]) {
         if let Some(path) = self.paths.bulk_mut() {
-            path.stage_run(self.slots, fragment, payload.len(), BATCH_LEN_MAX)
+            path.stage_run(self.slots, fragment, payload.len(), Division::WHOLE)
                 .push(payload);
         }
     }

@@ -3,6 +3,7 @@
 //! fits, otherwise it is cut into parts that state their offset.
 
 use super::ack::ACK_ROOM;
+use super::division::Division;
 use super::{CLOSED_MAX, OpenFrame, Path, Paths, Run};
 use crate::base::config::BATCH_LEN_MAX;
 use crate::base::context::Context;
@@ -272,7 +273,7 @@ impl Path {
         slots: &'a mut SlotPool,
         whole: &Fragment,
         len: usize,
-        batch_len: usize,
+        division: Division,
     ) -> Staging<'a> {
         let emit = |offset: usize, part: usize, out: &mut [u8]| {
             let fragment = Fragment {
@@ -291,7 +292,7 @@ impl Path {
             len,
             emit: &emit,
         };
-        self.stage_run_of(slots, &parts, batch_len)
+        self.stage_run_of(slots, &parts, division)
     }
 
     /// Cuts any record with parts that state their offset into frames of one part each. `len` is at
@@ -300,15 +301,15 @@ impl Path {
         &mut self,
         slots: &'a mut SlotPool,
         parts: &Parts<'_>,
-        batch_len: usize,
+        division: Division,
     ) -> Staging<'a> {
-        let layout = self.layout(parts.header_len, parts.len);
+        let layout = self.layout(parts.header_len, parts.len, division);
         let (slot, start) = self.place_run(
             slots,
             layout.count,
             layout.segment_len(),
             layout.total_len,
-            batch_len,
+            division.batch_len(),
         );
         let hint = match self.has_batch_to_fill(layout.count) {
             true => FlushHint::Frames,
@@ -321,9 +322,14 @@ impl Path {
     /// Returns the layout of the frames of a record with `len` bytes of payload in several parts.
     /// Each part has a header of `header_len` bytes. `len` is at least 1.
     #[inline]
-    pub(crate) fn layout(&self, header_len: usize, len: usize) -> FragmentLayout {
+    pub(crate) fn layout(
+        &self,
+        header_len: usize,
+        len: usize,
+        division: Division,
+    ) -> FragmentLayout {
         let header_len = FRAME_HEADER_LEN + header_len;
-        let (count, payload_len) = self.cut_evenly(header_len, len);
+        let (count, payload_len) = self.cut_evenly(header_len, len, division.payload_len_max());
         let head_len = self.front_len() + header_len;
         FragmentLayout {
             count,
@@ -334,11 +340,12 @@ impl Path {
     }
 
     /// Returns the number of frames of a message of `len` bytes, and the payload length of each but
-    /// the last, which has room for piggybacked records. It uses the fewest frames, all of one
-    /// length. Messages of equal length then share a call, with little padding. `P4.12`
-    fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
+    /// the last, which has room for piggybacked records. It uses the fewest frames of at most
+    /// `payload_len_max` bytes of payload, all of one length. Messages of equal length then share a
+    /// call, with little padding. `P4.12`
+    fn cut_evenly(&self, header_len: usize, len: usize, payload_len_max: usize) -> (usize, usize) {
         // A fragment's length is a 16-bit field and the run must fit one buffer.
-        let most = self.frame_len.min(16 * 1024) - header_len;
+        let most = (self.frame_len.min(16 * 1024) - header_len).min(payload_len_max);
         let count = len.div_ceil(most);
         (count, (len + PIGGYBACK_RESERVE).div_ceil(count).min(most))
     }
@@ -639,8 +646,8 @@ impl Paths {
             return Some(Staging::contiguous(bytes, FlushHint::Full));
         }
         let path = self.run_path_mut(ctx, parts.len)?;
-        let batch_len = path.batch_len(ctx, parts.len);
-        Some(path.stage_run_of(slots, parts, batch_len))
+        let division = path.division(ctx, parts.len);
+        Some(path.stage_run_of(slots, parts, division))
     }
 }
 

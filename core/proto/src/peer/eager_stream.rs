@@ -335,9 +335,9 @@ impl Peer {
                 debug_assert!(false, "a session has a path");
                 continue;
             };
-            let batch_len = path.batch_len(&sh.ctx, bytes.len());
+            let division = path.division(&sh.ctx, bytes.len());
             let slots = &mut sh.slots;
-            path.stage_run(slots, &kept.fragment, bytes.len(), batch_len)
+            path.stage_run(slots, &kept.fragment, bytes.len(), division)
                 .push(&bytes);
         }
         let StreamNumbers { sent, received } = self.stream.eager_mut().numbers;

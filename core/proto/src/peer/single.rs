@@ -102,7 +102,7 @@ impl Peer {
             return Err(Refused::Busy);
         }
         let link = path.link();
-        let batch_len = path.batch_len(&sh.ctx, len);
+        let division = path.division(&sh.ctx, len);
         let seq = self.lanes.tx(spec.lane).reserve(charge(len));
         let seq = seq.ok_or(Refused::Busy)?;
         let fragment = Fragment {
@@ -111,9 +111,9 @@ impl Peer {
             message_len: narrow(len),
             offset: 0,
         };
-        let layout = path.layout(fragment.header_len(), len);
-        if !path.takes_at_once(&layout, batch_len) {
-            path.stage_run(&mut sh.slots, &fragment, len, batch_len)
+        let layout = path.layout(fragment.header_len(), len, division);
+        if !path.takes_at_once(&layout, division.batch_len()) {
+            path.stage_run(&mut sh.slots, &fragment, len, division)
                 .push(bytes);
             let batch = self.next_batch(now, sh, link);
             return Ok(batch.expect("only this run waits, and the window has room"));

@@ -91,13 +91,13 @@ impl Peer {
         let Some(path) = self.paths.run_path_mut(&sh.ctx, len) else {
             return Err(Refused::NotUp);
         };
-        let batch_len = path.batch_len(&sh.ctx, len);
+        let division = path.division(&sh.ctx, len);
         let fragment = Fragment {
             message,
             message_len: narrow(len),
             offset: 0,
         };
-        Ok(path.stage_run(slots, &fragment, len, batch_len))
+        Ok(path.stage_run(slots, &fragment, len, division))
     }
 
     /// Sends a message in fragments that is longer than one frame of its lossless path. `P4.13`

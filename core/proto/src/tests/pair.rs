@@ -123,6 +123,8 @@ pub(super) struct Pair {
     pub(super) calls: Vec<usize>,
     /// Number of frames in each call with bulk data.
     pub(super) bulk_calls: Vec<usize>,
+    /// Length of each frame to the second end.
+    pub(super) lens_sent: Vec<usize>,
     /// Number of frames sent with their checksum in front.
     pub(super) summed: usize,
     /// Number of acknowledgements taken as acknowledging everything in flight.
@@ -485,6 +487,7 @@ impl Pair {
             spoilt_len: 16,
             calls: Vec::new(),
             bulk_calls: Vec::new(),
+            lens_sent: Vec::new(),
             summed: 0,
             single_acks: 0,
             wires: Vec::new(),
@@ -617,6 +620,9 @@ impl Pair {
     }
 
     fn put(&mut self, to: usize, link: LinkId, mut frame: Vec<u8>) {
+        if to == 1 {
+            self.lens_sent.push(frame.len());
+        }
         let is_long = |(narrow, len)| narrow == link && frame.len() > len;
         if self.dead == Some(link)
             || self.deaf == Some((to, link))
