@@ -65,6 +65,7 @@ mod directory;
 mod endpoint;
 mod engine;
 mod error;
+mod fragments;
 mod launch;
 mod links;
 mod liveness;

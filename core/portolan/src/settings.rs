@@ -115,6 +115,15 @@ pub const MODEL: Setting = Setting {
     meaning: "model of the paths: a file, or off",
 };
 
+/// Frames of lone messages.
+pub const FRAGMENTS: Setting = Setting {
+    option: Some("fragments"),
+    variable: "PORTOLAN_FRAGMENTS",
+    default: "auto: as the model has it, whole without one",
+    meaning: "frames of lone messages that need several: whole, auto, or message lengths with the message \
+              bytes in a frame, such as 1664:256,5148:384; streams have whole frames",
+};
+
 /// Order of bulk transfers.
 pub const SCHEDULE: Setting = Setting {
     option: Some("schedule"),
@@ -270,6 +279,7 @@ pub const ALL: &[Setting] = &[
     PEER_TIMEOUT,
     PCAP,
     MODEL,
+    FRAGMENTS,
     SCHEDULE,
     UNEXPECTED_MEMORY,
     PLACEMENT,

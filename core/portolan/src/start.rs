@@ -8,6 +8,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::engine::Placement;
 use crate::error::Error;
+use crate::fragments;
 use crate::launch::{Job, PathChoice};
 use crate::links::{self, LinkSettings, Links, Plan};
 use crate::liveness::{self, Unstarted};
@@ -135,7 +136,8 @@ pub(crate) fn new_core(
     }
     let (stored, status) = model::load(plan.model());
     if let Some(stored) = &stored {
-        core.choose(stored.choices.to_core());
+        let has_raw = links.params().any(|(link, _)| link == LinkId::PACKET);
+        core.choose(fragments::choice(job, &stored.choices, has_raw)?);
     }
     if let model::Status::Refused(file, why) = &status {
         if plan.model().is_some() {
@@ -193,6 +195,7 @@ pub(crate) fn bare_core(
     for (link, params) in links.params() {
         core.add_link(link, auth.narrow(params)?);
     }
+    core.choose(fragments::choice(job, &model::Choices::default(), false)?);
     Ok(core)
 }
 
@@ -237,6 +240,7 @@ pub fn check_settings(
     unexpected::of_job(&job, false)?;
     liveness::peer_timeout(&job)?;
     multicast::check(&job)?;
+    fragments::check(&job)?;
     Placement::new(settings::PLACEMENT.of(&job), Clock::new()).map(|_| ())
 }
 

@@ -131,6 +131,7 @@ const PORTOLAN: Rules = Rules {
         "raw",
         "ops",
         "unexpected",
+        "fragments",
         "liveness",
         "streams",
         "links",

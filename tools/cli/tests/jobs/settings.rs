@@ -60,6 +60,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
             ["not JSON", "tune"],
         ),
         ("PORTOLAN_SCHEDULE", "x", ["schedule", "fair"]),
+        ("PORTOLAN_FRAGMENTS", "9:9", ["fragments", "whole"]),
         (
             "PORTOLAN_UNEXPECTED_MEMORY",
             "x",
@@ -90,6 +91,7 @@ fn a_value_that_no_process_could_obey_starts_none() {
         ("die", "99:sent:1", ["die", "ranks from 0 to 1"]),
         ("peer_timeout", "x", ["peer_timeout", "100ms"]),
         ("schedule", "x", ["schedule", "fair"]),
+        ("fragments", "9:9", ["fragments", "whole"]),
         ("unexpected_memory", "x", ["unexpected_memory", "64K"]),
         ("placement", "x", ["placement", "bounce"]),
         ("auth", "x", ["auth", "aead"]),
