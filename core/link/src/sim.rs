@@ -45,6 +45,9 @@ pub struct SimParams {
     /// Bytes per second that the cable of a port carries in each direction. `None` (the default)
     /// for no limit.
     pub rate_bytes_per_sec: Option<NonZeroU64>,
+    /// Further stages between a sender and its cable, such as buses and network interfaces. Each
+    /// forwards a frame once it has it whole, at the rate of the cables. Needs a rate. Default 0.
+    pub stage_count: usize,
     /// Bytes that each frame occupies on a cable beside its own. Default 66: the headers of
     /// Ethernet, IPv4 and UDP, with preamble and gap.
     pub frame_overhead_len: usize,
@@ -80,6 +83,7 @@ impl Default for SimParams {
             loss: 0.0,
             duplicate: 0.0,
             rate_bytes_per_sec: None,
+            stage_count: 0,
             frame_overhead_len: 66,
             port_buffer_len: 64 * 1024,
             send_buffer_len: 208 * 1024,

@@ -22,7 +22,10 @@ mod scale;
 mod world;
 
 pub use plan::EnginePlan;
-pub use scale::{ScaleRow, all_to_all, collective, incast, rolling_failure};
+pub use scale::{
+    FragmentsRow, ScaleRow, all_to_all, collective, fragments_table, in_fragments, incast,
+    rolling_failure,
+};
 
 use portolan::binding::simulated::Canary;
 use std::fmt;

@@ -3,9 +3,9 @@
 
 use clap::{Parser, Subcommand};
 use portolan_sim::{
-    Canary, Cuts, EngineCanary, EngineOptions, EnginePlan, Failure, Options, Report, ScaleRow,
-    all_to_all, collective, incast, liveness, named, rolling_failure, shrink, simulate,
-    simulate_engine,
+    Canary, Cuts, EngineCanary, EngineOptions, EnginePlan, Failure, FragmentsRow, Options, Report,
+    ScaleRow, all_to_all, collective, fragments_table, in_fragments, incast, liveness, named,
+    rolling_failure, shrink, simulate, simulate_engine,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +33,8 @@ enum Command {
     Engine(EngineArgs),
     /// Print figures of thousands of processes on one switch, beside the ideal, as a table.
     Scale(ScaleArgs),
+    /// Print the throughput of lone messages and streams in whole and in short frames, as a table.
+    Fragments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -168,7 +170,10 @@ impl Work {
                 trace: false,
                 pcap: None,
             },
-            Some(Command::Liveness(_) | Command::Engine(_) | Command::Scale(_)) | None => Work {
+            Some(
+                Command::Liveness(_) | Command::Engine(_) | Command::Scale(_) | Command::Fragments,
+            )
+            | None => Work {
                 kind: args.replay.kind,
                 first: args.replay.seed.unwrap_or_else(seed_of_the_clock),
                 seeds: args.replay.seeds,
@@ -235,6 +240,10 @@ fn main() -> ExitCode {
         print_scale(args);
         return ExitCode::SUCCESS;
     }
+    if let Some(Command::Fragments) = &args.command {
+        print_fragments();
+        return ExitCode::SUCCESS;
+    }
     let work = Work::new(args);
     println!("seed {}", work.first);
     let began = Instant::now();
@@ -290,6 +299,14 @@ fn print_scale(args: &ScaleArgs) {
     println!("{}", collective(nodes, true));
     println!("{}", collective(nodes, false));
     println!("{}", rolling_failure(nodes));
+}
+
+fn print_fragments() {
+    println!("model: fragments={}", fragments_table());
+    println!("{}", FragmentsRow::header());
+    for row in in_fragments() {
+        println!("{row}");
+    }
 }
 
 fn simulate_engines(args: &EngineArgs) -> ExitCode {

@@ -3,7 +3,7 @@
 //! guarantee, and with deliberate faults, which must be found.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use portolan_sim::{EngineCanary, EngineOptions, simulate_engine};
+use portolan_sim::{EngineCanary, EngineOptions, in_fragments, simulate_engine};
 
 /// Number of seeds in the short form that every test run includes.
 const SEEDS: u64 = 120;
@@ -49,4 +49,16 @@ fn every_canary_is_found() {
         println!("{name}: found by seed {found:?}");
         assert!(found.is_some(), "{name}");
     }
+}
+
+/// Figures of one length: short frames speed up a lone message, and the stream keeps whole ones.
+#[test]
+fn short_frames_speed_up_lone_messages_and_not_streams() {
+    let row = in_fragments().find(|row| row.len == 3000).unwrap();
+    assert!(row.lone_us[1] < 0.95 * row.lone_us[0], "{row:?}");
+    assert!(row.stream_mb_s[2] < 0.95 * row.stream_mb_s[0], "{row:?}");
+    // Only the first messages of the stream have nothing in flight before them.
+    let [whole, by_model, short] = row.stream_frames;
+    assert!(by_model < whole + whole / 50, "{row:?}");
+    assert!(short > 2 * whole, "{row:?}");
 }

@@ -61,6 +61,8 @@ struct Port {
     refusals: VecDeque<u32>,
     /// Time at which the port has sent all its frames to the switch.
     sent_at: Duration,
+    /// Times at which the further stages of the port have forwarded all its frames.
+    stages_at: Vec<Duration>,
     /// Time at which the switch has sent all frames for the port.
     forwarded_at: Duration,
     is_woken: bool,
@@ -101,6 +103,7 @@ impl Switch {
     pub(super) fn add_port(&mut self) -> u32 {
         self.ports.push(Port {
             is_open: true,
+            stages_at: vec![Duration::ZERO; self.params.stage_count],
             ..Port::default()
         });
         u32::try_from(self.ports.len() - 1).unwrap_or(u32::MAX)
@@ -150,6 +153,11 @@ impl Switch {
             let port = self.port(from);
             port.sent_at = port.sent_at.max(now) + time;
             sent_at = port.sent_at;
+            // Frames of a port keep their order, so a stage's times follow from the previous one's.
+            for stage_at in &mut port.stages_at {
+                *stage_at = sent_at.max(*stage_at) + time;
+                sent_at = *stage_at;
+            }
         }
         let copies = 1 + u32::from(self.is_drawn(self.params.duplicate));
         for _ in 0..copies {

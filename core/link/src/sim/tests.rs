@@ -129,6 +129,25 @@ fn frames_take_their_time_on_both_cables() {
 }
 
 #[test]
+fn frames_overlap_in_further_stages() {
+    let params = SimParams {
+        stage_count: 2,
+        ..slow()
+    };
+    // Four stages of 1 ns for each byte: whole, and in halves.
+    for (len, whole_ns) in [(1000, 4000), (500, 2500)] {
+        let (net, mut a, mut b) = ports(1, params.clone());
+        for _ in 0..1000 / len {
+            a.transmit(1, &TxFrame::contiguous(&vec![7; len])).unwrap();
+        }
+        net.advance(Duration::from_nanos(whole_ns - 1));
+        assert_eq!(received(&mut b).len(), 1000 / len - 1);
+        net.advance(Duration::from_nanos(1));
+        assert_eq!(received(&mut b).len(), 1);
+    }
+}
+
+#[test]
 fn incast_overflows_the_buffer_of_the_receivers_port() {
     let net = SimNet::new(1, slow());
     let mut receiver = net.port().unwrap();

@@ -135,7 +135,7 @@ impl EnginePlan {
             kind,
             nodes,
             net: draw_net(rng),
-            options: draw_options(rng),
+            options: draw_options(seed, rng),
             clocks: (0..nodes).map(|_| draw_clock(rng)).collect(),
             turn_ns: rng.random_range(200..2000),
             item_ns: rng.random_range(100..2000),
@@ -288,7 +288,7 @@ fn draw_net(rng: &mut ChaCha8Rng) -> SimParams {
     }
 }
 
-fn draw_options(rng: &mut ChaCha8Rng) -> BTreeMap<String, String> {
+fn draw_options(seed: u64, rng: &mut ChaCha8Rng) -> BTreeMap<String, String> {
     let mut options = BTreeMap::new();
     let mut add = |name: &str, value: &str| options.insert(name.to_owned(), value.to_owned());
     if rng.random_bool(0.2) {
@@ -299,6 +299,10 @@ fn draw_options(rng: &mut ChaCha8Rng) -> BTreeMap<String, String> {
     }
     if rng.random_bool(0.2) {
         add("schedule", "fair");
+    }
+    // Not drawn, so that known seeds keep the rest of their plans.
+    if seed % 3 == 1 {
+        add("fragments", "4000:128,12K:500,64K:900");
     }
     options
 }

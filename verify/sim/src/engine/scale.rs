@@ -6,12 +6,16 @@
 //! are of virtual time, so they are the same on every machine. Only the memory is that of this one.
 
 mod crowd;
+mod fragments;
 mod programs;
 
+use crowd::Surroundings;
 use crowd::{LATENCY_NS, RATE_BYTES_PER_SEC, TURN_NS};
 use portolan::binding::simulated::SimStats;
 use programs::{Load, Rank, Sender, Shared};
 use std::fmt;
+
+pub use fragments::{FragmentsRow, fragments_table, in_fragments};
 
 /// Bytes of the headers of a message in a frame of its own, on the cable: Ethernet with preamble and
 /// gap, IPv4, UDP, and the protocol's own.
@@ -82,7 +86,7 @@ pub fn all_to_all(nodes: u32, partners: u32) -> ScaleRow {
     let before = resident_len();
     let shared = Shared::new(nodes);
     let targets = |node: u32| (1..=partners).map(|step| (node + step) % nodes).collect();
-    let mut crowd = Sender::crowd(nodes, &shared, load, targets);
+    let mut crowd = Sender::crowd(nodes, &shared, load, &Surroundings::default(), targets);
     crowd.run_until_done();
     let wire_ns = frame_ns(load.len) * u64::from(partners);
     let mut row = shared.row(&crowd, wire_ns + LATENCY_NS);
@@ -115,7 +119,13 @@ pub fn incast(senders: u32, is_long: bool) -> ScaleRow {
     let before = resident_len();
     let shared = Shared::new(senders + 1);
     let targets = |node: u32| if node == 0 { Vec::new() } else { vec![0] };
-    let mut crowd = Sender::crowd(senders + 1, &shared, load, targets);
+    let mut crowd = Sender::crowd(
+        senders + 1,
+        &shared,
+        load,
+        &Surroundings::default(),
+        targets,
+    );
     crowd.run_until_done();
     let bytes = u64::from(load.count) * load.len as u64;
     let payload_max = 1400;
@@ -163,7 +173,7 @@ pub fn rolling_failure(nodes: u32) -> ScaleRow {
     let before = resident_len();
     let shared = Shared::new(nodes);
     let targets = |node: u32| (1..=8).map(|step| (node + step) % nodes).collect();
-    let mut crowd = Sender::crowd(nodes, &shared, load, targets);
+    let mut crowd = Sender::crowd(nodes, &shared, load, &Surroundings::default(), targets);
     for (index, node) in (0..nodes).step_by(100).enumerate() {
         crowd.kill_at(1_000_000 + 500_000 * index as u64, node);
     }

@@ -81,18 +81,36 @@ pub(super) struct Crowd<M> {
     undone_count: usize,
 }
 
-impl<M: Member> Crowd<M> {
-    /// Creates `nodes` processes with the start function `create`.
-    pub(super) fn new(nodes: u32, mut create: impl FnMut(u32, SimulatedConfig) -> M) -> Crowd<M> {
+/// Network of a crowd, and the settings of its processes.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    pub(super) net: SimParams,
+    pub(super) options: BTreeMap<String, String>,
+}
+
+impl Default for Surroundings {
+    fn default() -> Surroundings {
         let latency = Duration::from_nanos(LATENCY_NS);
-        let params = SimParams {
+        let net = SimParams {
             delay: (latency, latency),
             rate_bytes_per_sec: NonZeroU64::new(RATE_BYTES_PER_SEC),
             port_buffer_len: PORT_BUFFER_LEN,
             ..SimParams::default()
         };
+        let options = BTreeMap::new();
+        Surroundings { net, options }
+    }
+}
+
+impl<M: Member> Crowd<M> {
+    /// Creates `nodes` processes with the start function `create`.
+    pub(super) fn new(
+        nodes: u32,
+        surroundings: &Surroundings,
+        mut create: impl FnMut(u32, SimulatedConfig) -> M,
+    ) -> Crowd<M> {
         let mut crowd = Crowd {
-            net: SimNet::new(1, params),
+            net: SimNet::new(1, surroundings.net.clone()),
             outbox: Outbox::default(),
             places: Vec::new(),
             queue: BinaryHeap::new(),
@@ -109,7 +127,7 @@ impl<M: Member> Crowd<M> {
                     outbox: Arc::clone(&crowd.outbox),
                 }),
                 seed: u64::from(node) + 1,
-                options: BTreeMap::new(),
+                options: surroundings.options.clone(),
             };
             crowd.places.push(Place {
                 member: Some(create(node, config)),

@@ -5,7 +5,7 @@
     reason = "an endpoint sends the program's memory by address"
 )]
 
-use super::crowd::{Crowd, Member};
+use super::crowd::{Crowd, Member, Surroundings};
 use super::{ScaleRow, overflowed};
 use portolan::binding::simulated::{
     SimulatedConfig, SimulatedEndpoint, SimulatedJob, SimulatedNode, virtual_ns,
@@ -37,6 +37,8 @@ pub(super) struct Load {
 struct Record {
     /// Times of messages from send to arrival.
     delays_ns: Vec<u64>,
+    /// Time of the first arrival of all.
+    first_ns: Option<u64>,
     /// Bytes received of each sender, and the time of the last.
     got: Vec<(u64, u64)>,
     /// Latest completion of each round.
@@ -68,6 +70,7 @@ impl Shared {
         let node = usize::try_from(stamp & ((1 << NODE_BITS) - 1)).unwrap_or(0);
         let mut record = self.lock();
         record.delays_ns.push(now_ns - (stamp >> NODE_BITS));
+        record.first_ns.get_or_insert(now_ns);
         let got = &mut record.got[node];
         *got = (got.0 + bytes.len() as u64, now_ns);
     }
@@ -109,6 +112,23 @@ impl Shared {
         }
     }
 
+    /// Returns the median time from a send to its arrival, in microseconds.
+    pub(super) fn delay_us(&self) -> f64 {
+        let mut delays = self.lock().delays_ns.clone();
+        delays.sort_unstable();
+        delays
+            .get(delays.len() / 2)
+            .map_or(0.0, |ns| *ns as f64 / 1000.0)
+    }
+
+    /// Returns the mean time from one arrival to the next, in microseconds.
+    pub(super) fn interval_us(&self) -> f64 {
+        let record = self.lock();
+        let last_ns = record.got.iter().map(|(_, last)| *last).max();
+        let passed = last_ns.unwrap_or(0) - record.first_ns.unwrap_or(0);
+        passed as f64 / 1000.0 / (record.delays_ns.len() as f64 - 1.0)
+    }
+
     /// Returns the time of a round without the first, in microseconds.
     pub(super) fn round_us(&self, rounds: u32) -> f64 {
         let record = self.lock();
@@ -145,6 +165,7 @@ impl Sender {
         nodes: u32,
         shared: &Shared,
         load: Load,
+        surroundings: &Surroundings,
         targets: impl Fn(u32) -> Vec<u32>,
     ) -> Crowd<Sender> {
         let mut expected = vec![0_i64; nodes as usize];
@@ -156,7 +177,7 @@ impl Sender {
             expected.fill(0);
         }
         let mut addresses = Vec::new();
-        let mut crowd = Crowd::new(nodes, |node, config| {
+        let mut crowd = Crowd::new(nodes, surroundings, |node, config| {
             let sender = Sender::new(node, config, load, expected[node as usize], shared);
             addresses.push(sender.endpoint.address());
             sender
@@ -305,7 +326,7 @@ pub(super) struct Rank {
 
 impl Rank {
     pub(super) fn crowd(nodes: u32, shared: &Shared, is_barrier: bool, rounds: u32) -> Crowd<Rank> {
-        Crowd::new(nodes, |node, config| {
+        Crowd::new(nodes, &Surroundings::default(), |node, config| {
             let place = SimulatedJob {
                 rank: node,
                 size: nodes,
