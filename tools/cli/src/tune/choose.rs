@@ -5,9 +5,9 @@
 //! the plain one is replaced only if the other won three rounds of four.
 
 use super::points::{
-    CALL_LENS, EAGER_LEN, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
+    CALL_LENS, EAGER_LEN, FRAME_LENS, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
 };
-use portolan::binding::model::{Choices, Load, LonePieces, Model, PathModel, Protocol};
+use portolan::binding::model::{Choices, Load, LoneFrames, LonePieces, Model, PathModel, Protocol};
 use portolan_bench::Path;
 
 /// Smallest relative gain of a change; a smaller one is noise, and the plain variant is kept.
@@ -41,6 +41,7 @@ pub(super) fn choices(model: &Model, measured: &[(Path, Points)]) -> Choices {
         (both, points(Path::Udp), points(Path::Packet))
     {
         choices.packet_len_max = packet_limit((udp, at_udp), (packet, at_packet));
+        choices.frames = frame_steps(packet, at_packet, choices.packet_len_max as u64);
     }
     if let (Some(udp), Some(points)) = (model.path("udp"), points(Path::Udp)) {
         choices.lone = lone_steps(udp, points);
@@ -91,6 +92,36 @@ fn packet_limit(udp: (&PathModel, &Points), packet: (&PathModel, &Points)) -> us
     };
     let range = lens().into_iter().filter(|len| *len > packet.0.frame_len);
     range.take_while(pays).last().map_or(0, to_usize)
+}
+
+/// Returns the frames of lone messages of up to `len_max` bytes on raw Ethernet, by ascending length;
+/// empty if short frames gain nowhere.
+fn frame_steps(packet: &PathModel, points: &Points, len_max: u64) -> Vec<LoneFrames> {
+    let mut steps: Vec<LoneFrames> = Vec::new();
+    let lens = fitted_lens().filter(|len| (packet.frame_len + 1..=len_max).contains(len));
+    for len in lens {
+        let frame_len = to_usize(best_frames(packet, points, len).unwrap_or(0));
+        match steps.last_mut() {
+            Some(last) if last.frame_len == frame_len => last.message_len_max = len,
+            _ => steps.push(LoneFrames {
+                message_len_max: len,
+                frame_len,
+            }),
+        }
+    }
+    while steps.last().is_some_and(|step| step.frame_len == 0) {
+        steps.pop();
+    }
+    steps
+}
+
+/// Returns the best frame length for a lone message, if measurements confirm a gain.
+fn best_frames(packet: &PathModel, points: &Points, len: u64) -> Option<u64> {
+    let frame_len = packet.best_frame_len(len, &FRAME_LENS, GAIN_MIN);
+    let whole = points.us(len, Variant::Frames, Kind::Lone)?;
+    let short = points.us(len, Variant::Short(frame_len), Kind::Lone)?;
+    let won = points.wins(len, Variant::Short(frame_len), Variant::Frames);
+    (won && short < whole * (1.0 - GAIN_MIN)).then_some(frame_len)
 }
 
 /// Returns the steps at which cutting lone messages gains, by ascending length; empty if nowhere.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measurements of a path: the tasks of a round, and their times.
 
-use portolan::binding::model::{Choices, LonePieces};
+use portolan::binding::model::{Choices, LoneFrames, LonePieces};
 use portolan_bench::Path;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,11 @@ const STREAM_LEN_MIN: u64 = 1536;
 /// Call lengths in bytes that are tried for lone messages.
 pub(super) const CALL_LENS: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
 
+/// Frame lengths in bytes that are tried for lone messages on raw Ethernet, and the longest such
+/// message. The papers' lengths are of that size; with more lengths a round would take too long.
+pub(super) const FRAME_LENS: [u64; 3] = [256, 512, 768];
+const SHORT_FRAMES_LEN_MAX: u64 = 16 << 10;
+
 /// Method of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,6 +36,8 @@ pub(super) enum Variant {
     Rendezvous,
     /// Frame by frame on the path of small messages.
     Frames,
+    /// As `Frames`, with this many message bytes in a frame.
+    Short(u64),
     /// Sent in calls of this many bytes.
     Pieces(u64),
 }
@@ -46,6 +53,13 @@ impl Variant {
                 choices.eager_len_max_shm = Some(0);
             }
             Variant::Frames => choices.packet_len_max = usize::MAX,
+            Variant::Short(frame_len) => {
+                choices.packet_len_max = usize::MAX;
+                choices.frames = vec![LoneFrames {
+                    message_len_max: u64::MAX,
+                    frame_len: usize::try_from(frame_len).unwrap_or(usize::MAX),
+                }]
+            }
             Variant::Pieces(call_len) => {
                 choices.lone = vec![LonePieces {
                     message_len_max: u64::MAX,
@@ -54,6 +68,11 @@ impl Variant {
             }
         }
         choices
+    }
+
+    /// Returns true if a lone message is divided more finely than it must be.
+    pub(super) fn is_divided(self) -> bool {
+        matches!(self, Variant::Short(_) | Variant::Pieces(_))
     }
 }
 
@@ -83,11 +102,12 @@ pub(super) struct Task {
 impl Task {
     /// Returns true if the stages are timed separately.
     pub(super) fn has_stages(self) -> bool {
-        self.len <= SINGLE_LEN_MAX && !matches!(self.variant, Variant::Pieces(_))
+        self.len <= SINGLE_LEN_MAX && !self.variant.is_divided()
     }
 
+    /// Returns true if a stream is measured. One of short frames would have whole frames.
     pub(super) fn has_stream(self) -> bool {
-        self.len >= STREAM_LEN_MIN
+        self.len >= STREAM_LEN_MIN && !matches!(self.variant, Variant::Short(_))
     }
 
     /// Returns true if the message uses rendezvous: it is announced, and its bytes follow when
@@ -131,6 +151,11 @@ pub(super) fn tasks(path: Path) -> Vec<Task> {
                 .map(task(Variant::Default)),
         );
         tasks.extend(short.iter().copied().map(task(Variant::Frames)));
+        for frame_len in FRAME_LENS {
+            let lens =
+                fitted_lens().filter(|len| (STREAM_LEN_MIN..=SHORT_FRAMES_LEN_MAX).contains(len));
+            tasks.extend(lens.map(task(Variant::Short(frame_len))));
+        }
         return tasks;
     }
     tasks.extend(lens.iter().copied().map(task(Variant::Default)));

@@ -144,6 +144,7 @@ fn predict(path: Path, model: &PathModel, task: Task, kind: Kind) -> Option<f64>
         Kind::Sender | Kind::Receiver => return None,
     };
     let call_len = match task.variant {
+        Variant::Short(frame_len) => return Some(model.predict_in_frames(task.len, frame_len)),
         Variant::Pieces(call_len) => call_len,
         _ => 0,
     };
@@ -163,7 +164,7 @@ fn rows(path: Path, model: &PathModel, points: &Points) -> Vec<Row> {
             predicted_us,
             measured_us,
             error: predicted_us / measured_us - 1.0,
-            fitted: is_fitted(len) && !matches!(variant, Variant::Pieces(_)),
+            fitted: is_fitted(len) && !variant.is_divided(),
         })
     };
     points.0.iter().filter_map(row).collect()
@@ -172,9 +173,7 @@ fn rows(path: Path, model: &PathModel, points: &Points) -> Vec<Row> {
 impl ErrorSummary {
     fn new(rows: &[Row]) -> ErrorSummary {
         let errors = |keep: fn(&Row) -> bool| {
-            let whole = rows
-                .iter()
-                .filter(|row| !matches!(row.variant, Variant::Pieces(_)));
+            let whole = rows.iter().filter(|row| !row.variant.is_divided());
             let kept = whole.filter(|row| keep(row)).map(|row| row.error.abs());
             kept.collect::<Vec<f64>>()
         };
@@ -242,7 +241,17 @@ fn plan_row(model: &Model, rows: &[Row], len: u64) -> Option<PlanRow> {
                 _ => (Path::Packet, Variant::Default),
             }
         }
-        () if by_frames => (Path::Packet, Variant::Frames),
+        () if by_frames => {
+            let step = choices
+                .frames
+                .iter()
+                .find(|step| len <= step.message_len_max);
+            let variant = match step.map_or(0, |step| step.frame_len as u64) {
+                0 => Variant::Frames,
+                frame_len => Variant::Short(frame_len),
+            };
+            (Path::Packet, variant)
+        }
         () if call_len > 0 => (Path::Udp, Variant::Pieces(call_len)),
         () if is_rendezvous && len <= super::points::EAGER_LEN[0] => {
             (Path::Udp, Variant::Rendezvous)
@@ -255,9 +264,12 @@ fn plan_row(model: &Model, rows: &[Row], len: u64) -> Option<PlanRow> {
         len,
         path,
         is_rendezvous,
-        fragment_len: len.min(of.datagram_len),
+        fragment_len: match variant {
+            Variant::Short(frame_len) => frame_len,
+            _ => len.min(of.datagram_len),
+        },
         lone_call_len: match variant {
-            Variant::Pieces(call_len) => call_len,
+            Variant::Short(len) | Variant::Pieces(len) => len,
             _ => len.min(of.call_len.max(1)),
         },
         predicted_us: row.predicted_us,

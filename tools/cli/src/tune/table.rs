@@ -109,6 +109,7 @@ fn predictions(text: &mut String, report: &Report) {
             Variant::Default => "default",
             Variant::Rendezvous => "rendezvous",
             Variant::Frames => "frames",
+            Variant::Short(_) => "short",
             Variant::Pieces(_) => continue,
         };
         let load = match row.kind {

@@ -57,6 +57,9 @@ fn time(machine: &PathModel, path: Path, task: Task, kind: Kind) -> f64 {
         Protocol::Eager
     };
     let call_len = match task.variant {
+        Variant::Short(frame_len) if kind == Kind::Lone => {
+            return machine.predict_in_frames(task.len, frame_len);
+        }
         Variant::Pieces(call_len) => call_len,
         _ => 0,
     };
@@ -116,7 +119,7 @@ fn fit_recovers_costs_from_noisy_times() {
         let points = measured(&machine, path, 0.05);
         let fitted = path_model(path, &points, 1500).expect("measured");
         for task in tasks(path) {
-            if matches!(task.variant, Variant::Pieces(_)) {
+            if task.variant.is_divided() {
                 continue;
             }
             let way = if task.is_rendezvous(path) {
@@ -164,6 +167,32 @@ fn frames_are_chosen_up_to_the_crossover_with_offload() {
         (2048..32 << 10).contains(&chosen.packet_len_max),
         "{chosen:?}"
     );
+}
+
+#[test]
+fn short_frames_are_chosen_where_the_stages_overlap() {
+    // Bytes cost much more than frames, on the wire only or in all stages.
+    for (byte_ns, pays) in [(0.0, false), (8.0, true)] {
+        let mut udp = machine(Path::Udp, 12.0);
+        udp.eager.sender.per_byte_ns = 12.0;
+        let mut packet = machine(Path::Packet, byte_ns);
+        packet.eager.sender = stage(0.3, 0.0, byte_ns);
+        packet.eager.wire = stage(0.3, 0.0, 8.0);
+        packet.eager.receiver.per_call_us = 0.3;
+        let measured = [
+            (Path::Udp, measured(&udp, Path::Udp, 0.0)),
+            (Path::Packet, measured(&packet, Path::Packet, 0.0)),
+        ];
+        let mut chosen = choices(&model(vec![udp, packet]), &measured);
+        assert!(chosen.packet_len_max >= 2048, "{chosen:?}");
+        // Up to the crossover with UDP, and only lengths that were tried.
+        let steps = std::mem::take(&mut chosen.frames);
+        let lens = steps.iter().map(|step| step.frame_len);
+        assert_eq!(lens.clone().any(|len| len > 0), pays, "{steps:?}");
+        assert!(lens.clone().all(|len| [0, 256, 512, 768].contains(&len)));
+        let last = steps.last().map_or(0, |step| step.message_len_max);
+        assert!(last <= chosen.packet_len_max as u64, "{steps:?}");
+    }
 }
 
 #[test]
