@@ -23,8 +23,8 @@ mod world;
 
 pub use plan::EnginePlan;
 pub use scale::{
-    FragmentsRow, ScaleRow, all_to_all, collective, fragments_table, in_fragments, incast,
-    rolling_failure,
+    CompareRow, FragmentsRow, ScaleRow, all_to_all, collective, compare, fragments_table,
+    in_fragments, incast, rolling_failure,
 };
 
 use portolan::binding::simulated::Canary;

@@ -37,8 +37,9 @@ mod world;
 pub use canary::{Canary, named};
 pub use cuts::{Cut, Cuts};
 pub use engine::{
-    EngineFailure, EngineOptions, EnginePlan, EngineReport, FragmentsRow, ScaleRow, all_to_all,
-    collective, fragments_table, in_fragments, incast, rolling_failure, simulate_engine,
+    CompareRow, EngineFailure, EngineOptions, EnginePlan, EngineReport, FragmentsRow, ScaleRow,
+    all_to_all, collective, compare, fragments_table, in_fragments, incast, rolling_failure,
+    simulate_engine,
 };
 pub use plan::Plan;
 pub use portolan::binding::simulated::Canary as EngineCanary;

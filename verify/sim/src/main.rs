@@ -3,9 +3,9 @@
 
 use clap::{Parser, Subcommand};
 use portolan_sim::{
-    Canary, Cuts, EngineCanary, EngineOptions, EnginePlan, Failure, FragmentsRow, Options, Report,
-    ScaleRow, all_to_all, collective, fragments_table, in_fragments, incast, liveness, named,
-    rolling_failure, shrink, simulate, simulate_engine,
+    Canary, CompareRow, Cuts, EngineCanary, EngineOptions, EnginePlan, Failure, FragmentsRow,
+    Options, Report, ScaleRow, all_to_all, collective, compare, fragments_table, in_fragments,
+    incast, liveness, named, rolling_failure, shrink, simulate, simulate_engine,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +48,9 @@ struct ScaleArgs {
     /// Number of senders to one endpoint.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=4096))]
     senders: u32,
+    /// Print instead the comparison with congestion controls like DCTCP and Swift.
+    #[arg(long)]
+    compare: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -290,7 +293,12 @@ fn print_scale(args: &ScaleArgs) {
         nodes,
         all,
         senders,
+        compare: compares,
     } = *args;
+    if compares {
+        println!("{}", CompareRow::header());
+        return compare(senders, |row| println!("{row}"));
+    }
     println!("{}", ScaleRow::header());
     println!("{}", all_to_all(all, all - 1));
     println!("{}", all_to_all(nodes, 32));

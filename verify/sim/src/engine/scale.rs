@@ -5,9 +5,15 @@
 //! All processes are on one switch with cables of 10 Gb/s and a small buffer for each port. The figures
 //! are of virtual time, so they are the same on every machine. Only the memory is that of this one.
 
+mod compare;
 mod crowd;
 mod fragments;
 mod programs;
+mod reference;
+mod scheduled;
+mod traffic;
+
+pub use compare::{CompareRow, compare};
 
 use crowd::Surroundings;
 use crowd::{LATENCY_NS, RATE_BYTES_PER_SEC, TURN_NS};

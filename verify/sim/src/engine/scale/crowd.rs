@@ -27,7 +27,7 @@ const ITEM_NS: u64 = 500;
 const WAKE_NS: u64 = 1_000;
 
 /// Bytes that the switch buffers for a port.
-const PORT_BUFFER_LEN: usize = 64 << 10;
+pub(super) const PORT_BUFFER_LEN: usize = 64 << 10;
 
 /// Longest run, in virtual time.
 const TIME_MAX_NS: u64 = 900_000_000_000;
