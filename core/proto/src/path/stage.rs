@@ -340,14 +340,16 @@ impl Path {
     }
 
     /// Returns the number of frames of a message of `len` bytes, and the payload length of each but
-    /// the last, which has room for piggybacked records. It uses the fewest frames of at most
-    /// `payload_len_max` bytes of payload, all of one length. Messages of equal length then share a
-    /// call, with little padding. `P4.12`
+    /// the last, which has room for piggybacked records. It uses the fewest frames of about
+    /// `payload_len_max` bytes of payload at most, all of one length. Messages of equal length then
+    /// share a call, with little padding. `P4.12`
     fn cut_evenly(&self, header_len: usize, len: usize, payload_len_max: usize) -> (usize, usize) {
         // A fragment's length is a 16-bit field and the run must fit one buffer.
-        let most = (self.frame_len.min(16 * 1024) - header_len).min(payload_len_max);
-        let count = len.div_ceil(most);
-        (count, (len + PIGGYBACK_RESERVE).div_ceil(count).min(most))
+        let most = self.frame_len.min(16 * 1024) - header_len;
+        let count = len.div_ceil(most.min(payload_len_max));
+        let payload_len = (len + PIGGYBACK_RESERVE).div_ceil(count).min(most);
+        // The room may have made the last of many short frames unnecessary.
+        (len.div_ceil(payload_len), payload_len)
     }
 
     /// Queues a run of `count` frames and returns its position. It is appended to the previous run
