@@ -24,7 +24,9 @@ pub(crate) struct Request {
 enum State {
     Pending(portolan::Request),
     Complete(Status),
-    Failed(PyErr),
+    /// Shared, so that Python uses the exception only after the lock is released. Python may give up
+    /// its own lock then.
+    Failed(Arc<PyErr>),
 }
 
 /// Result of an operation, without its buffer.
@@ -69,11 +71,12 @@ impl Request {
 
     /// Returns the result if the operation has ended. Can be called repeatedly.
     fn result(&self, py: Python<'_>) -> PyResult<Option<Status>> {
-        match &*self.state.lock() {
-            State::Pending(_) => Ok(None),
-            State::Complete(status) => Ok(Some(status.clone())),
-            State::Failed(error) => Err(error.clone_ref(py)),
-        }
+        let error = match &*self.state.lock() {
+            State::Pending(_) => return Ok(None),
+            State::Complete(status) => return Ok(Some(status.clone())),
+            State::Failed(error) => Arc::clone(error),
+        };
+        Err(error.clone_ref(py))
     }
 
     pub(crate) fn outcome(&self, done: Result<Completion, Failed>) -> Outcome {
@@ -90,7 +93,7 @@ impl Request {
         if matches!(*state, State::Pending(_)) {
             *state = match outcome {
                 Ok(status) => State::Complete(status),
-                Err(failure) => State::Failed(failure.into()),
+                Err(failure) => State::Failed(Arc::new(failure.into())),
             };
         }
     }

@@ -2,6 +2,7 @@
 """Messages, requests, probes and calls, between neighbours of a ring."""
 
 import array
+import contextlib
 import gc
 import threading
 import time
@@ -314,6 +315,32 @@ def requests_complete_while_the_program_waits_for_something_else(node):
     assert all(request.done for request in requests)
     assert set(sum_) == {node.size * (node.size - 1) // 2} and place == b"later"
     assert requests[1].wait().source == before
+
+
+@contextlib.contextmanager
+def thread_that_runs(function):
+    """Calls `function` again and again in a thread, which competes for Python's lock."""
+    is_over = threading.Event()
+
+    def run():
+        while not is_over.is_set():
+            function()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    is_over.set()
+    thread.join()
+
+
+@check
+def failures_are_read_by_several_threads(node):
+    node.open(65)
+    for _ in range(50):
+        request = node.post_recv(65, bytearray(1))
+        with thread_that_runs(lambda: request.done):
+            assert request.cancel()
+            raises(portolan.Cancelled, request.wait)
 
 
 @check
