@@ -186,38 +186,43 @@ impl Drop for Request {
     }
 }
 
-/// Requests of one list, and those of them that are pending.
-struct Listed<'py> {
-    all: Vec<Bound<'py, Request>>,
-    pending: Vec<(usize, portolan::Request)>,
+/// The pending requests of one list.
+struct Listed<'a> {
+    /// Position of each in the list.
+    indices: Vec<usize>,
+    requests: Vec<&'a Request>,
+    raw: Vec<portolan::Request>,
 }
 
-impl<'py> Listed<'py> {
-    fn new(list: &Bound<'py, PyList>) -> PyResult<Listed<'py>> {
-        let all = list.extract::<Vec<Bound<'py, Request>>>()?;
-        let pending = all.iter().enumerate();
-        let pending = pending.filter_map(|(index, one)| Some((index, one.get().pending()?)));
-        let pending = pending.collect();
-        Ok(Listed { all, pending })
+impl<'a> Listed<'a> {
+    fn new(all: &'a [Bound<'_, Request>]) -> Listed<'a> {
+        let mut listed = Listed {
+            indices: Vec::with_capacity(all.len()),
+            requests: Vec::with_capacity(all.len()),
+            raw: Vec::with_capacity(all.len()),
+        };
+        for (index, request) in all.iter().enumerate() {
+            if let Some(raw) = request.get().pending() {
+                listed.indices.push(index);
+                listed.requests.push(request.get());
+                listed.raw.push(raw);
+            }
+        }
+        listed
     }
 
-    fn raw(&self) -> Vec<portolan::Request> {
-        self.pending.iter().map(|(_, request)| *request).collect()
-    }
-
-    /// Stores the result of a request, and returns the request.
-    fn settle(&self, ended: Ended) -> &Bound<'py, Request> {
-        let index = self.pending[ended.index].0;
-        let request = self.all[index].get();
+    /// Stores the result of a request, and returns its position in the list. The caller has the
+    /// node: the thread that watches requests would take the request for a stale one.
+    fn settle(&self, ended: Ended) -> usize {
+        let request = self.requests[ended.index];
         request.settle(request.outcome(ended.result));
-        &self.all[index]
+        self.indices[ended.index]
     }
+}
 
-    /// Returns the first request that has its result.
-    fn first_done(&self) -> Option<&Bound<'py, Request>> {
-        let mut all = self.all.iter();
-        all.find(|one| one.get().pending().is_none())
-    }
+/// Returns the first request that has its result.
+fn first_done<'a, 'py>(all: &'a [Bound<'py, Request>]) -> Option<&'a Bound<'py, Request>> {
+    all.iter().find(|one| one.get().pending().is_none())
 }
 
 /// Removes a request from the list, which another thread may have changed meanwhile.
@@ -242,26 +247,25 @@ impl Node {
         requests: &Bound<'py, PyList>,
         timeout: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let listed = Listed::new(requests)?;
-        if let Some(done) = listed.first_done() {
+        let all = requests.extract::<Vec<Bound<'py, Request>>>()?;
+        if let Some(done) = first_done(&all) {
             return take(requests, done).map(Some);
         }
-        let raw = listed.raw();
-        if raw.is_empty() {
+        let listed = Listed::new(&all);
+        if listed.raw.is_empty() {
             return Ok(None);
         }
         let ended = self
             .shared()
             .wait(py, timeout_of(timeout)?, |node, slice| {
-                let mut raw = raw.clone();
-                Ok(match slice {
+                let mut raw = listed.raw.clone();
+                let ended = match slice {
                     Some(slice) => node.wait_any_timeout(&mut raw, slice),
                     None => node.wait_any(&mut raw),
-                })
+                };
+                Ok(ended.map(|ended| listed.settle(ended)))
             })?;
-        ended
-            .map(|ended| take(requests, listed.settle(ended)))
-            .transpose()
+        ended.map(|index| take(requests, &all[index])).transpose()
     }
 
     /// Waits until at least one of the requests has ended. Removes and returns all that have.
@@ -316,16 +320,15 @@ impl Node {
         py: Python<'py>,
         requests: &Bound<'py, PyList>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let listed = Listed::new(requests)?;
-        if let Some(done) = listed.first_done() {
+        let all = requests.extract::<Vec<Bound<'py, Request>>>()?;
+        if let Some(done) = first_done(&all) {
             return take(requests, done).map(Some);
         }
-        let mut raw = listed.raw();
-        let ended = self
-            .shared()
-            .enter(py, |node| Ok(node.test_any(&mut raw)))?;
-        ended
-            .map(|ended| take(requests, listed.settle(ended)))
-            .transpose()
+        let listed = Listed::new(&all);
+        let ended = self.shared().enter(py, |node| {
+            let ended = node.test_any(&mut listed.raw.clone());
+            Ok(ended.map(|ended| listed.settle(ended)))
+        })?;
+        ended.map(|index| take(requests, &all[index])).transpose()
     }
 }

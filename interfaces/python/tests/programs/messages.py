@@ -344,6 +344,25 @@ def failures_are_read_by_several_threads(node):
 
 
 @check
+def requests_that_a_thread_watches_are_waited_for_together(node):
+    node.open(66)
+
+    def send_soon(length):
+        time.sleep(0.002)
+        node.send(node.rank, 66, bytes(length))
+
+    for length in range(20):
+        requests = [node.post_recv(66, bytearray(20))]
+        requests[0].then()
+        sender = threading.Thread(target=send_soon, args=(length,))
+        with thread_that_runs(lambda: None):
+            sender.start()
+            done = node.wait_any(requests, 60) if length % 2 else node.wait_some(requests, 60)[0]
+        assert done.wait().len == length and not requests
+        sender.join()
+
+
+@check
 def requests_that_do_not_end_are_reported_at_their_timeout(node):
     node.open(64)
     late = threading.Event()
