@@ -199,10 +199,14 @@ impl Window {
 
     /// Waits until all members have called this. The array then belongs to the program alone.
     fn free(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(registration) = self.registration.lock().take() else {
+        if self.registration.lock().is_none() {
             return Ok(());
-        };
+        }
         self.shared.enter_detached(py, |node| {
+            // A call that is refused does not get here, and can be repeated.
+            let Some(registration) = self.registration.lock().take() else {
+                return Ok(());
+            };
             let all_done = self.group.barrier(node);
             drop(node.deregister(registration));
             Ok(all_done?)

@@ -247,6 +247,32 @@ def calls_have_replies(node):
 
 
 @check
+def windows_that_were_not_freed_stay_in_use(node):
+    after, _ = neighbours(node)
+    got = []
+
+    def handler(source, data):
+        got.append(data)
+        raise ValueError("raised in a handler")
+
+    window = node.window(array.array("q", [node.rank]))
+    node.open_active(52, handler)
+    node.open(53)
+    pending = node.post_recv(53, bytearray(1))
+    node.isend(node.rank, 52, b"raise")
+    # The call in which the handler runs has a result, so that the next one raises the exception.
+    while not got:
+        node.test_any([pending])
+    raises(ValueError, window.free)
+    assert pending.cancel()
+    place = array.array("q", [0])
+    window.get(after, 0, place)
+    assert place[0] == after
+    window.free()
+    raises(portolan.Closed, lambda: window.get(after, 0, place))
+
+
+@check
 def facts_about_the_job(node):
     assert node.host_name(0) and node.host_name(node.size) is None
     assert len(node.job_id) == 16
