@@ -50,7 +50,12 @@ impl Raised {
 
     /// Records an exception. The first one is retained.
     pub(crate) fn record(&self, raised: PyErr) {
-        self.exception.lock().get_or_insert(raised);
+        let mut exception = self.exception.lock();
+        // A later one is dropped after the lock is released, because that may run Python code.
+        if exception.is_none() {
+            *exception = Some(raised);
+        }
+        drop(exception);
         self.is_some.store(true, Ordering::Release);
     }
 
