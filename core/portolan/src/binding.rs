@@ -17,6 +17,7 @@ pub use crate::start::{candidates, check_settings, port_range, ports_of, two_net
 pub use crate::unexpected::{UnexpectedMemory, unexpected_memory};
 pub use portolan_link::{PortRange, PortsUsedUp};
 pub use portolan_proto::DropReason;
+pub use portolan_sys::fork::Owner;
 pub use portolan_sys::usage::Usage;
 
 /// Launchers: how a process joins its job.

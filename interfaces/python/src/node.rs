@@ -85,6 +85,9 @@ impl Node {
 
     /// Leaves the job at once, like a process that crashes. Messages that are not sent are lost.
     fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        if self.shared.is_forked() {
+            return Ok(());
+        }
         if let Some(node) = self.shared.take(py)? {
             py.detach(|| node.abandon());
         }
@@ -105,6 +108,10 @@ impl Node {
 
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if self.shared.is_forked() {
+            // A forked child has nothing to leave, and must keep its exit status.
+            return Ok(());
+        }
         let kind = exception.get_item(0)?;
         // `sys.exit` ends a program in order.
         match kind.is_none() || kind.is(py.get_type::<PySystemExit>()) {

@@ -152,6 +152,7 @@ impl Request {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let (py, shared) = (slf.py(), &slf.get().shared);
+        shared.check_owner()?;
         shared.watch(slf.clone().unbind(), function, timeout_of(timeout)?)?;
         shared.refresh_watch(py);
         Ok(())
@@ -180,7 +181,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let State::Pending(request) = *self.state.lock() {
+        if let State::Pending(request) = *self.state.get_mut() {
             self.shared.on_dropped(request);
         }
     }

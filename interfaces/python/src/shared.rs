@@ -9,7 +9,8 @@ use crate::error::{Closed, Failure};
 use crate::handler::Raised;
 use crate::watch::Watch;
 use parking_lot::{Mutex, MutexGuard};
-use portolan::binding::{Interrupter, Plumbing as _};
+use portolan::Error;
+use portolan::binding::{Interrupter, Owner, Plumbing as _};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -27,6 +28,9 @@ const PATIENCE: (Duration, Duration) = (Duration::from_millis(1), Duration::from
 /// A node, its dropped requests, and exceptions of handlers.
 pub(crate) struct Shared {
     node: Mutex<Option<portolan::Node>>,
+    /// The process that has joined. In a forked child, a thread of the parent may hold the locks
+    /// forever, and an interruption would reach the parent.
+    owner: Owner,
     /// Ends the wait of the thread that has the lock.
     interrupter: Interrupter,
     pub(crate) watch: Watch,
@@ -44,6 +48,7 @@ impl Shared {
     pub(crate) fn new(mut node: portolan::Node, is_alone: bool) -> Result<Shared, Failure> {
         Ok(Shared {
             is_alone,
+            owner: Owner::this_process(),
             interrupter: node.interrupter()?,
             node: Mutex::new(Some(node)),
             watch: Watch::default(),
@@ -146,6 +151,7 @@ impl Shared {
 
     /// Takes the node, to close it.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<portolan::Node>> {
+        self.check_owner()?;
         if self.raised.is_running() {
             return Err(in_handler());
         }
@@ -158,18 +164,39 @@ impl Shared {
 
     /// Records that the program has dropped a request. A receive is then cancelled.
     pub(crate) fn on_dropped(&self, request: portolan::Request) {
+        if self.is_forked() {
+            return;
+        }
         self.dropped.lock().push(request);
         self.has_dropped.store(true, Ordering::Release);
     }
 
     /// Records that the program has dropped an attempt to connect.
     pub(crate) fn on_dropped_attempt(&self, attempt: portolan::Connecting) {
+        if self.is_forked() {
+            return;
+        }
         self.dropped_attempts.lock().push(attempt);
         self.has_dropped.store(true, Ordering::Release);
     }
 
-    /// Refuses calls in handlers, and raises the exception of an earlier handler.
+    /// Returns whether this process is a forked child of the one that has joined.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.owner.is_another()
+    }
+
+    /// Refuses calls in a forked child, before they take a lock.
+    pub(crate) fn check_owner(&self) -> PyResult<()> {
+        match self.is_forked() {
+            true => Err(Failure::from(Error::Forked).into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses calls in forked children and in handlers, and raises the exception of an earlier
+    /// handler.
     fn check(&self, _: Python<'_>) -> PyResult<()> {
+        self.check_owner()?;
         if self.raised.is_running() {
             return Err(in_handler());
         }

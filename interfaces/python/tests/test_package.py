@@ -64,6 +64,11 @@ class Jobs(unittest.TestCase):
         done = run("crash.py", 2, options=("--on-failure=continue",))
         self.assertIn("ok", done.stdout, done.stderr)
 
+    def test_forked_children(self):
+        for count in (1, 2):
+            with self.subTest(processes=count):
+                self.run_ok("forked.py", count)
+
     def test_asyncio(self):
         for count in (1, 2, 4):
             with self.subTest(processes=count):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Runs checks of the backend's pending operations without PyTorch, on requests that they control."""
+"""Runs checks of the backend's pending operations and jobs without PyTorch, on requests and nodes that
+they control."""
 
 import importlib.util
 import sys
@@ -11,13 +12,13 @@ from unittest import mock
 import portolan
 
 
-def load():
-    """Returns the module of pending operations, with as much of PyTorch as it needs."""
+def load(name):
+    """Returns a module of the backend, with as much of PyTorch as it needs."""
     torch = types.ModuleType("torch")
     torch.distributed = types.ModuleType("torch.distributed")
     torch.distributed.Work = type("Work", (), {})
-    path = Path(portolan.__file__).parent / "torch" / "_work.py"
-    spec = importlib.util.spec_from_file_location("portolan.torch._work", path)
+    path = Path(portolan.__file__).parent / "torch" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"portolan.torch.{name}", path)
     module = importlib.util.module_from_spec(spec)
     with mock.patch.dict(sys.modules, {"torch": torch, "torch.distributed": torch.distributed}):
         spec.loader.exec_module(module)
@@ -53,7 +54,7 @@ class Tests(unittest.TestCase):
     """Tests of pending operations."""
 
     def work(self, *requests):
-        return load().Work("an operation", [(one, None) for one in requests], [], 1)
+        return load("_work").Work("an operation", [(one, None) for one in requests], [], 1)
 
     def test_pending_part_before_a_failed_one(self):
         first, last = Request(), Request(portolan.PeerGone("the peer has ended"))
@@ -87,6 +88,16 @@ class Tests(unittest.TestCase):
         work = self.work(Request(raised=portolan.Closed("the node was closed")))
         self.assertTrue(work.is_completed())
         self.assertIsInstance(work.exception().__cause__, portolan.Closed)
+
+    def test_forked_child_leaves_no_job(self):
+        module = load("_job")
+        node = mock.Mock()
+        module._jobs.append(module.Job(node, None))
+        with mock.patch("os.getpid", return_value=0):
+            module._leave()
+        node.close.assert_not_called()
+        module._leave()
+        node.close.assert_called_once_with()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from datetime import timedelta
 from typing import Any, Iterator
@@ -23,6 +24,7 @@ class Job:
         self.node = joined
         self.store = store
         self.is_open = True
+        self._pid = os.getpid()
 
     def group(self, store: dist.Store, ranks: list[int]) -> portolan.Group:
         """Returns the group of the processes `ranks`, which alone have `store`."""
@@ -34,6 +36,10 @@ class Job:
         if ranks[0] == self.node.rank:
             store.set("portolan-group", str(self.store.add("portolan-groups", 1)))
         return self.node.group(int(store.get("portolan-group")), ranks)
+
+    def is_own(self) -> bool:
+        """Returns false in a forked child of the process that has joined."""
+        return self._pid == os.getpid()
 
     def close(self) -> None:
         """Leaves the job after everything that was sent has arrived."""
@@ -122,7 +128,7 @@ def _leave() -> None:
     """Leaves jobs that the program has not left. After an uncaught exception their other processes
     get an error at once."""
     has_failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
-    for job in list(_jobs):
+    for job in filter(Job.is_own, list(_jobs)):
         if has_failed:
             job.abandon()
         else:
