@@ -228,15 +228,6 @@ impl SessionState {
         }
     }
 
-    /// Puts back a handshake frame that `link` has refused.
-    pub(crate) fn take_back_handshake(&mut self, link: LinkId, kind: FrameKind) {
-        let mask = match kind {
-            FrameKind::HelloAck => &mut self.reply_mask,
-            _ => &mut self.hello_mask,
-        };
-        *mask |= 1 << link.as_u8();
-    }
-
     /// Returns the link on which a reset must be sent, if any.
     pub(crate) fn take_reset(&mut self) -> Option<LinkId> {
         self.reset_by.take()

@@ -12,7 +12,6 @@ mod division;
 mod dormant;
 mod eager_streams;
 mod faults;
-mod greeting;
 mod held;
 mod hostile;
 mod losses;

@@ -52,42 +52,27 @@ impl Core {
         header: &FrameHeader,
         frame: &[u8],
     ) -> Result<bool, DropReason> {
-        let is_reply = header.kind == FrameKind::HelloAck;
-        let (hello, from) = match &mut self.sh.directory {
+        let (hello, from) = match &self.sh.directory {
             None => self.check_handshake(link, frame)?,
             Some(directory) => match directory.check_handshake(link, frame)? {
                 (hello, Ok(from)) => (hello, from),
-                (hello, Err(endpoint_id)) => {
-                    if !is_reply {
-                        directory.keep_hello(*endpoint_id, link, hello);
-                    }
+                (_, Err(endpoint_id)) => {
                     self.sh.ctx.emit(Event::Unsolicited { endpoint_id });
                     return Ok(false);
                 }
             },
         };
-        self.accept_handshake(now, (from, link), &hello, is_reply)?;
-        Ok(true)
-    }
-
-    /// Applies a verified hello, or its answer, of peer `from` on `link`.
-    fn accept_handshake(
-        &mut self,
-        now: Instant,
-        (from, link): (PeerId, LinkId),
-        hello: &Hello,
-        is_reply: bool,
-    ) -> Result<(), DropReason> {
         if self.allowed[from.index()] >> link.as_u8() & 1 == 0 {
             return Err(DropReason::NoPath);
         }
-        self.update_session(now, from, hello, is_reply)?;
+        let is_reply = header.kind == FrameKind::HelloAck;
+        self.update_session(now, from, &hello, is_reply)?;
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return Err(DropReason::WrongRank);
         };
-        peer.on_hello(now, &mut self.sh, link, hello, is_reply)?;
+        peer.on_hello(now, &mut self.sh, link, &hello, is_reply)?;
         self.touch(from);
-        Ok(())
+        Ok(true)
     }
 
     /// Verifies the fields common to all handshake frames: job, authenticator, ranks and link.
@@ -167,24 +152,12 @@ impl Core {
         true
     }
 
-    /// Answers the hellos that `peer` sent before it was introduced, and sends a hello of this side,
-    /// without retrying the session. `P2.12`
+    /// Answers an unsolicited hello with a hello of this side, without retrying the session.
+    /// `P2.12`
     pub fn greet(&mut self, now: Instant, peer: PeerId) {
-        if peer.index() >= self.peers.len() {
-            return;
-        }
-        if !self.is_live(peer) {
+        if !self.is_live(peer) && peer.index() < self.peers.len() {
             self.renew(now, peer);
         }
-        while let Some((link, hello)) = self.next_unanswered(peer) {
-            if let Err(reason) = self.accept_handshake(now, (peer, link), &hello, false) {
-                self.note_dropped(reason);
-            }
-        }
-    }
-
-    fn next_unanswered(&mut self, peer: PeerId) -> Option<(LinkId, Hello)> {
-        self.sh.directory.as_mut()?.take_hello(peer)
     }
 
     /// Fails the unmatched receives that only `peer` could have satisfied, because the program

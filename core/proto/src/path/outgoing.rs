@@ -104,9 +104,7 @@ pub(crate) enum OutgoingKind {
     Chunk { transfer: u32, off: u64 },
     /// Eager message by stream; keeps waiting if not sent.
     Message,
-    /// Hello or its answer; keeps waiting if not sent.
-    Handshake(FrameKind),
-    /// Probe or reset; repeated by its own timer.
+    /// Handshake, probe or reset; repeated by its own timer.
     Repeating,
 }
 
@@ -122,7 +120,6 @@ impl OutgoingKind {
             | OutgoingKind::Repairs { .. }
             | OutgoingKind::Chunk { .. }
             | OutgoingKind::Message
-            | OutgoingKind::Handshake(_)
             | OutgoingKind::Repeating => None,
         }
     }
@@ -208,10 +205,7 @@ impl Path {
             OutgoingKind::Lossless { lane, frame } => self.closed[lane].push_front(frame),
             OutgoingKind::Unnumbered { slot } => slots.release(slot),
             OutgoingKind::BestEffort(run) => self.put_back_best_effort(run),
-            OutgoingKind::Chunk { .. }
-            | OutgoingKind::Message
-            | OutgoingKind::Handshake(_)
-            | OutgoingKind::Repeating => {}
+            OutgoingKind::Chunk { .. } | OutgoingKind::Message | OutgoingKind::Repeating => {}
         }
     }
 

@@ -88,7 +88,7 @@ impl Peer {
         Some(Outgoing {
             link,
             bytes: Bytes::Scratch,
-            kind: OutgoingKind::Handshake(kind),
+            kind: OutgoingKind::Repeating,
         })
     }
 

@@ -332,9 +332,6 @@ impl Peer {
         } else if link == LinkId::STREAM {
             self.stream.block();
         }
-        if let OutgoingKind::Handshake(kind) = kind {
-            self.session.take_back_handshake(link, kind);
-        }
         if let OutgoingKind::Message = kind {
             self.take_back_message();
         }

@@ -9,7 +9,7 @@
 use super::{authenticator, is_equal};
 use crate::{DropReason, LinkId, PeerId};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use portolan_wire::{ENDPOINT_ID_LEN, EndpointId, Hello, OPEN_JOB_ID, endpoint_id_of};
 
@@ -18,10 +18,6 @@ const NO_KEY: [u8; 32] = [0; 32];
 
 /// Maximum number of peers: the index part of a session token.
 pub(crate) const PEERS_MAX: usize = 1 << 20;
-
-/// Maximum number of kept hellos. The engine introduces their senders in its next turn, before which
-/// it receives at most 32 frames of each network.
-const UNANSWERED_MAX: usize = 128;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -33,8 +29,6 @@ pub(crate) struct Directory {
     by_endpoint_id: BTreeMap<EndpointId, PeerId>,
     /// Keys by peer number.
     keys: Vec<[u8; 32]>,
-    /// Hellos of processes that the engine has not introduced yet, the oldest first.
-    unanswered: VecDeque<(EndpointId, LinkId, Hello)>,
 }
 
 impl Directory {
@@ -90,7 +84,6 @@ impl Directory {
             hides_ids,
             by_endpoint_id: BTreeMap::new(),
             keys: Vec::new(),
-            unanswered: VecDeque::new(),
         }
     }
 
@@ -101,25 +94,6 @@ impl Directory {
         }
         self.keys[peer.index()] = key;
         self.by_endpoint_id.insert(endpoint_id, peer);
-    }
-
-    /// Keeps the hello of an unsolicited process until it is introduced. `P2.12`
-    pub(crate) fn keep_hello(&mut self, endpoint_id: EndpointId, link: LinkId, hello: Hello) {
-        self.unanswered
-            .retain(|(id, by, _)| (id, *by) != (&endpoint_id, link));
-        if self.unanswered.len() == UNANSWERED_MAX {
-            self.unanswered.pop_front();
-        }
-        self.unanswered.push_back((endpoint_id, link, hello));
-    }
-
-    /// Takes the next hello that `peer` sent before it was introduced.
-    pub(crate) fn take_hello(&mut self, peer: PeerId) -> Option<(LinkId, Hello)> {
-        let known = &self.by_endpoint_id;
-        let mut ids = self.unanswered.iter().map(|(id, ..)| id);
-        let index = ids.position(|id| known.get(id) == Some(&peer))?;
-        let (_, link, hello) = self.unanswered.remove(index)?;
-        Some((link, hello))
     }
 
     /// Removes the endpoint id of `peer`.
