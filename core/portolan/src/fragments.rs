@@ -8,7 +8,7 @@ use crate::launch::Job;
 use crate::model::{Choices, LoneFrames};
 use crate::settings;
 use crate::unexpected::parse_len;
-use portolan_proto::{Choice, FRAME_PAYLOAD_LEN_MIN, FRAME_STEPS};
+use portolan_proto::{Choice, FRAME_PAYLOAD_LEN_MIN, FRAME_STEPS, LinkId};
 
 /// Value of the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +22,13 @@ enum Fragments {
 }
 
 /// Returns the choice of `stored` with the frames by the setting of `job`. The frames of a model
-/// are those of raw Ethernet, so they apply only if `has_raw`.
+/// are those of raw Ethernet, to which alone they apply, if `has_raw`.
 ///
 /// # Errors
 /// [`Error::Setting`].
 pub(crate) fn choice(job: &Job, stored: &Choices, has_raw: bool) -> Result<Choice, Error> {
     let mut choices = stored.clone();
+    let mut frames_on = Some(LinkId::PACKET);
     match parse(settings::FRAGMENTS.of(job).as_deref())? {
         Fragments::Auto if has_raw => {}
         Fragments::Auto | Fragments::Whole => choices.frames.clear(),
@@ -37,9 +38,13 @@ pub(crate) fn choice(job: &Job, stored: &Choices, has_raw: bool) -> Result<Choic
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
             choices.packet_len_max = choices.packet_len_max.max(longest);
             choices.frames = frames;
+            frames_on = None;
         }
     }
-    Ok(choices.to_core())
+    Ok(Choice {
+        frames_on,
+        ..choices.to_core()
+    })
 }
 
 /// Checks the setting of `job`.

@@ -170,6 +170,7 @@ impl Choices {
             small_run_len_max: self.packet_len_max,
             single: lone,
             frames,
+            frames_on: None,
         }
     }
 }

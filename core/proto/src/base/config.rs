@@ -238,6 +238,8 @@ pub struct Choice {
     /// Payload lengths of the frames of an eager message with nothing in flight before it, by
     /// ascending message length. `P4.11`
     pub frames: [FrameStep; FRAME_STEPS],
+    /// Link to which `frames` applies; `None` for all.
+    pub frames_on: Option<LinkId>,
 }
 
 /// Step of the piece table. It applies to messages longer than the previous step's maximum and up
@@ -270,6 +272,7 @@ impl Default for Choice {
             small_run_len_max: 0,
             single: [SingleStep::default(); SINGLE_STEPS],
             frames: [FrameStep::default(); FRAME_STEPS],
+            frames_on: None,
         }
     }
 }

@@ -41,8 +41,9 @@ impl Path {
             division.batch_len = ctx.choice().single_batch_len(len as u64);
             // Short frames cost the sender more than pieces do. A message behind others in flight
             // is part of a stream, which they would slow down.
-            if self.unacked.is_empty() {
-                division.payload_len_max = ctx.choice().single_payload_len(len as u64);
+            let choice = ctx.choice();
+            if self.unacked.is_empty() && choice.frames_on.is_none_or(|link| link == self.link) {
+                division.payload_len_max = choice.single_payload_len(len as u64);
             }
         }
         division

@@ -162,7 +162,7 @@ impl Paths {
     /// raw Ethernet is the likely shortest.
     fn is_choice_clear(&self) -> bool {
         let mut networks = self.iter().filter(|path| !path.is_lossless());
-        let raw = self.get(LinkId::PACKET);
+        let raw = self.get(LinkId::PACKET).filter(|path| path.is_usable());
         let only = networks
             .clone()
             .next()
