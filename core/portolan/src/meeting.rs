@@ -29,6 +29,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -174,11 +175,13 @@ impl Meeting {
         loop {
             match result.recv_timeout(ALIVE_INTERVAL) {
                 Ok(result) => return result,
-                // The command holds the other end of the channel.
-                Err(_) if self.thread.as_ref().is_none_or(JoinHandle::is_finished) => {
-                    return Err(io::Error::other("the thread that connects has ended"));
-                }
-                Err(_) => {}
+                // The command holds the other end of the channel, also after the thread has ended.
+                Err(RecvTimeoutError::Timeout)
+                    if self
+                        .thread
+                        .as_ref()
+                        .is_some_and(|thread| !thread.is_finished()) => {}
+                Err(_) => return Err(io::Error::other("the thread that connects has ended")),
             }
         }
     }
