@@ -70,7 +70,6 @@ async fn drive(state: &Mutex<State>, bell: &Bell, descriptor: &AsyncFd<OwnedFd>)
         while !bell.is_over.load(Ordering::Acquire) && !locked(state).work() {
             turns += 1;
             if turns % TURNS_MAX == 0 {
-                locked(state).take_left_events();
                 tokio::task::yield_now().await;
             }
         }

@@ -58,7 +58,8 @@ impl AsyncNode {
     }
 
     /// Calls `body` with the node, for calls that do not wait, such as [`Node::open`] or
-    /// [`Node::serve`]. A call that waits would block the runtime's thread.
+    /// [`Node::serve`]. A call that waits would block the runtime's thread. Take events of peers by
+    /// [`AsyncNode::next_peer_event`].
     ///
     /// # Panics
     /// After [`AsyncNode::close`].

@@ -19,6 +19,10 @@ const AHEAD_MAX: usize = 64;
 /// empty.
 const AHEAD_LEN_MAX: usize = 64 * 1024;
 
+/// Turns in a row that find no work and cannot arm, after which an event must be the reason. A frame
+/// that arrives between the two explains one.
+const IDLE_TURNS_MAX: u32 = 16;
+
 type Received = Result<(Vec<u8>, u32), Error>;
 
 /// See the module documentation.
@@ -32,6 +36,8 @@ pub(crate) struct State {
     /// Set once a task has waited for an event. All are then taken, because the descriptor cannot
     /// be armed while one is left.
     takes_events: bool,
+    /// Turns in a row that found no work and could not arm the descriptor.
+    idle_turns: u32,
     /// An error is the last entry: no peer is left.
     events: VecDeque<Result<PeerEvent, Error>>,
     event_wakers: Vec<Waker>,
@@ -67,6 +73,7 @@ impl State {
             pending: Vec::new(),
             waiting: HashMap::new(),
             takes_events: false,
+            idle_turns: 0,
             events: VecDeque::new(),
             event_wakers: Vec::new(),
             connecting: Vec::new(),
@@ -110,6 +117,7 @@ impl State {
             node.disarm();
         }
         let progressed = node.progress();
+        let is_idle = matches!(progressed, Ok(0));
         self.end_requests();
         self.receive();
         self.take_events();
@@ -122,6 +130,14 @@ impl State {
         match armed {
             Ok(armed) => {
                 self.is_armed = armed;
+                self.idle_turns = if is_idle && !armed {
+                    self.idle_turns + 1
+                } else {
+                    0
+                };
+                if self.idle_turns == IDLE_TURNS_MAX {
+                    self.take_left_events();
+                }
                 armed
             }
             Err(error) => {
@@ -240,7 +256,8 @@ impl State {
 
     /// Takes the events of a program that has called [`Node::next_peer_event`] itself: the
     /// descriptor cannot be armed while one is left.
-    pub(crate) fn take_left_events(&mut self) {
+    fn take_left_events(&mut self) {
+        self.idle_turns = 0;
         self.takes_events = true;
         self.take_events();
     }
