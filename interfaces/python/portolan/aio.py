@@ -320,7 +320,8 @@ class Node:
             # Each coroutine gets its own error, except those that wait for events.
             for waiter in [one for one in self._waiters if one.poll == self._has_event]:
                 self._waiters.remove(waiter)
-                waiter.future.set_exception(error)
+                if not waiter.future.done():
+                    waiter.future.set_exception(error)
             if not self._waiters:
                 self._stop()
             self._schedule()

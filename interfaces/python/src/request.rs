@@ -249,10 +249,11 @@ impl Node {
         timeout: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let all = requests.extract::<Vec<Bound<'py, Request>>>()?;
+        // Before the test: another thread may settle a request between the two.
+        let listed = Listed::new(&all);
         if let Some(done) = first_done(&all) {
             return take(requests, done).map(Some);
         }
-        let listed = Listed::new(&all);
         if listed.raw.is_empty() {
             return Ok(None);
         }
@@ -322,10 +323,10 @@ impl Node {
         requests: &Bound<'py, PyList>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let all = requests.extract::<Vec<Bound<'py, Request>>>()?;
+        let listed = Listed::new(&all);
         if let Some(done) = first_done(&all) {
             return take(requests, done).map(Some);
         }
-        let listed = Listed::new(&all);
         let ended = self.shared().enter(py, |node| {
             let ended = node.test_any(&mut listed.raw.clone());
             Ok(ended.map(|ended| listed.settle(ended)))

@@ -354,9 +354,11 @@ def thread_that_runs(function):
 
     thread = threading.Thread(target=run)
     thread.start()
-    yield
-    is_over.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @check
