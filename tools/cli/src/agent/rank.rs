@@ -77,11 +77,12 @@ impl Rank {
         self.end
     }
 
-    /// Returns the rank of the process in the job.
+    /// Returns the process's id.
     pub(super) fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
+    /// Returns the rank of the process in the job.
     pub(super) fn number(&self) -> u32 {
         self.rank
     }

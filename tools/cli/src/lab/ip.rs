@@ -166,7 +166,7 @@ fn execute_by(program: &str, args: &[&str], input: &str) -> Result<Output> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // The terminal's Ctrl-C ends this process, which then removes what it has made.
+        // The terminal's Ctrl-C does not end it half-way: this process removes what was made.
         .process_group(0)
         .spawn();
     let mut child = match spawned {

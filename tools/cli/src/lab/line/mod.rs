@@ -121,6 +121,7 @@ pub(super) fn start(options: &Options) -> Result<()> {
     // The line outlives this process. Pass it no pipe, or a reader that waits for the pipe's end
     // would wait for the end of the lab.
     portolan_sys::inherit::give_nothing(&mut command);
+    portolan_sys::inherit::unblock_signals(&mut command);
     let free = free_cores(options);
     if !free.is_empty() {
         portolan_sys::inherit::run_on(&mut command, &free);
