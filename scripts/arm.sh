@@ -12,9 +12,8 @@ source "$(dirname "$0")/lib.sh"
 target=aarch64-unknown-linux-gnu
 tools=aarch64-linux-gnu
 
-if ! command -v "$tools-gcc" >/dev/null || ! has_target "$target"; then
-    die "the compiler $tools-gcc or Rust's target $target is missing; run 'make setup' as root"
-fi
+has_arm || die "the compiler or Rust's target is missing; run 'rustup target add $target', and as root \
+'apt-get install gcc-$tools libc6-dev-arm64-cross qemu-user-static'"
 
 export CARGO_BUILD_TARGET=$target
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$tools-gcc

@@ -12,7 +12,7 @@ source "$(dirname "$0")/lib.sh"
 
 profile=${WHEEL_PROFILE:-release}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-out=$target/wheels
+out=$(realpath -m "$release_dir/../wheels")
 data=interfaces/python/portolan.data
 tools=$target/wheel-tools
 

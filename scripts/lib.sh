@@ -32,6 +32,13 @@ library_of() {
     esac
 }
 
+# Succeeds if programs for 64-bit Arm can be built here: by a compiler with its C library, and Rust's
+# target.
+has_arm() {
+    has_target aarch64-unknown-linux-gnu &&
+        aarch64-linux-gnu-gcc -E -include stdint.h -x c /dev/null >/dev/null 2>&1
+}
+
 say() {
     printf '%s: %s\n' "$(basename "$0" .sh)" "$*"
 }
