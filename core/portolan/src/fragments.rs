@@ -13,7 +13,7 @@ use portolan_proto::{Choice, FRAME_PAYLOAD_LEN_MIN, FRAME_STEPS, LinkId};
 /// Value of the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fragments {
-    /// As the stored model has it.
+    /// As the stored model decides.
     Auto,
     /// Whole frames.
     Whole,
@@ -22,16 +22,16 @@ enum Fragments {
 }
 
 /// Returns the choice of `stored` with the frames by the setting of `job`. The frames of a model
-/// are those of raw Ethernet, to which alone they apply, if `has_raw`.
+/// are those of raw Ethernet, to which alone they apply.
 ///
 /// # Errors
 /// [`Error::Setting`].
-pub(crate) fn choice(job: &Job, stored: &Choices, has_raw: bool) -> Result<Choice, Error> {
+pub(crate) fn choice(job: &Job, stored: &Choices) -> Result<Choice, Error> {
     let mut choices = stored.clone();
     let mut frames_on = Some(LinkId::PACKET);
     match parse(settings::FRAGMENTS.of(job).as_deref())? {
-        Fragments::Auto if has_raw => {}
-        Fragments::Auto | Fragments::Whole => choices.frames.clear(),
+        Fragments::Auto => {}
+        Fragments::Whole => choices.frames.clear(),
         Fragments::Table(frames) => {
             // Messages of the table take the path on which a frame is sent at once.
             let longest = frames.last().map_or(0, |step| step.message_len_max);
@@ -93,7 +93,7 @@ fn is_ascending(steps: &[LoneFrames]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(value: &str, has_raw: bool) -> Result<Choice, Error> {
+    fn of(value: &str) -> Result<Choice, Error> {
         let mut job = Job::alone([0; 16], [0; 32]);
         job.options.insert("fragments".into(), value.into());
         let stored = Choices {
@@ -104,11 +104,11 @@ mod tests {
             }],
             ..Choices::default()
         };
-        choice(&job, &stored, has_raw)
+        choice(&job, &stored)
     }
 
-    fn steps(value: &str, has_raw: bool) -> Vec<(u64, usize)> {
-        let choice = of(value, has_raw).unwrap();
+    fn steps(value: &str) -> Vec<(u64, usize)> {
+        let choice = of(value).unwrap();
         let used = choice.frames.iter().filter(|step| step.message_len_max > 0);
         used.map(|step| (step.message_len_max, step.payload_len))
             .collect()
@@ -116,21 +116,19 @@ mod tests {
 
     #[test]
     fn model_applies_to_raw_ethernet_unless_the_setting_excludes_it() {
-        assert_eq!(steps("auto", true), [(3000, 700)]);
-        assert_eq!(steps("auto", false), []);
-        assert_eq!(steps("whole", true), []);
-        assert_eq!(of("whole", true).unwrap().small_run_len_max, 3000);
+        assert_eq!(steps("auto"), [(3000, 700)]);
+        assert_eq!(of("auto").unwrap().frames_on, Some(LinkId::PACKET));
+        assert_eq!(steps("whole"), []);
+        assert_eq!(of("whole").unwrap().small_run_len_max, 3000);
     }
 
     #[test]
     fn table_replaces_the_model() {
         let table = "1664:256,5K:384,12000:896";
-        for has_raw in [false, true] {
-            let expected = [(1664, 256), (5120, 384), (12_000, 896)];
-            assert_eq!(steps(table, has_raw), expected);
-        }
-        assert_eq!(of(table, true).unwrap().small_run_len_max, 12_000);
-        assert_eq!(of("1664:256", true).unwrap().small_run_len_max, 3000);
+        assert_eq!(steps(table), [(1664, 256), (5120, 384), (12_000, 896)]);
+        assert_eq!(of(table).unwrap().frames_on, None);
+        assert_eq!(of(table).unwrap().small_run_len_max, 12_000);
+        assert_eq!(of("1664:256").unwrap().small_run_len_max, 3000);
     }
 
     #[test]
@@ -149,7 +147,7 @@ mod tests {
             "2000:256,",
             &nine,
         ] {
-            let error = of(value, true).unwrap_err();
+            let error = of(value).unwrap_err();
             let is_named = matches!(
                 &error,
                 Error::Setting {

@@ -119,9 +119,9 @@ pub const MODEL: Setting = Setting {
 pub const FRAGMENTS: Setting = Setting {
     option: Some("fragments"),
     variable: "PORTOLAN_FRAGMENTS",
-    default: "auto: as the model has it, whole without one",
-    meaning: "frames of lone messages that need several: whole, auto, or message lengths with the message \
-              bytes in a frame, such as 1664:256,5148:384; streams have whole frames",
+    default: "auto: as the stored model decides, whole without one",
+    meaning: "frames of lone messages that need several: whole, auto, or message lengths with the \
+              message bytes in a frame, such as 1664:256,5148:384; streams have whole frames",
 };
 
 /// Order of bulk transfers.

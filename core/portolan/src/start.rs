@@ -136,8 +136,7 @@ pub(crate) fn new_core(
     }
     let (stored, status) = model::load(plan.model());
     if let Some(stored) = &stored {
-        let has_raw = links.params().any(|(link, _)| link == LinkId::PACKET);
-        core.choose(fragments::choice(job, &stored.choices, has_raw)?);
+        core.choose(fragments::choice(job, &stored.choices)?);
     }
     if let model::Status::Refused(file, why) = &status {
         if plan.model().is_some() {
@@ -195,7 +194,7 @@ pub(crate) fn bare_core(
     for (link, params) in links.params() {
         core.add_link(link, auth.narrow(params)?);
     }
-    core.choose(fragments::choice(job, &model::Choices::default(), false)?);
+    core.choose(fragments::choice(job, &model::Choices::default())?);
     Ok(core)
 }
 
