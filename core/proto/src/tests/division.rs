@@ -82,6 +82,16 @@ fn lone_message_leaves_in_frames_of_its_step() {
 }
 
 #[test]
+fn frames_of_one_link_do_not_apply_to_another() {
+    let on_packet = Choice {
+        frames_on: Some(LinkId::PACKET),
+        ..cut(&STEPS)
+    };
+    assert_eq!(frames_of(LinkId::PACKET, on_packet, &[2000]), [7]);
+    assert_eq!(frames_of(LinkId::UDP, on_packet, &[2000]), [2]);
+}
+
+#[test]
 fn shortest_frames_of_the_longest_message_fit_a_buffer() {
     let frames = frames_of(LinkId::UDP, cut(&STEPS), &[65_536]);
     // One byte more in each, so that the last has room for an acknowledgement. The last is too

@@ -52,11 +52,17 @@ fn measuring_ends_early_if_the_choice_is_clear() {
     // 16 µs against 10 µs by UDP: half of it is shorter.
     let slower = frames_of_measuring(NETWORK, Duration::from_micros(3));
     let long = frames_of_measuring(NETWORK, Duration::from_micros(20));
+    // UDP is never measured.
+    let mut pair = Pair::new(NETWORK, 1);
+    pair.dead = Some(LinkId::UDP);
+    pair.run(Duration::from_millis(50));
+    let unmeasured = pair.ends[0].core.counters().frames_sent;
     // A probe and an answer in each round.
     assert!((32..=40).contains(&short), "{short} frames");
     // UDP is measured more than 8 times meanwhile.
     assert!((40..=60).contains(&slower), "{slower} frames");
     assert!((16..=20).contains(&single), "{single} frames");
+    assert!(unmeasured > 2 * 32, "{unmeasured} frames");
     assert!((128..=140).contains(&long), "{long} frames");
 }
 

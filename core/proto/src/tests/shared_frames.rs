@@ -91,6 +91,7 @@ fn credit_of_messages_passed_together_returns_to_the_peer() {
     pair.ends[1].core.connect(pair.now, A);
     pair.run(Duration::from_millis(5));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    let (mut sent_count, mut passed_count) = (0, 0);
     // Many times the credit of a lane.
     for round in 0..4_000_u32 {
         let mut sent = 0;
@@ -98,6 +99,7 @@ fn credit_of_messages_passed_together_returns_to_the_peer() {
             sent += 1;
         }
         assert!(sent > 0, "round {round}: no credit");
+        sent_count += sent;
         while let Some(Transmit::Frame { bytes, .. }) = pair.ends[0].core.poll_transmit(pair.now) {
             let frame = bytes.to_vec();
             let core = &mut pair.ends[1].core;
@@ -108,13 +110,14 @@ fn credit_of_messages_passed_together_returns_to_the_peer() {
             let Some(mut admitted) = core.admit(pair.now, LinkId::UDP, frame) else {
                 continue;
             };
-            core.pass_in_place(&mut admitted, frame, |_, bytes| {
+            passed_count += core.pass_in_place(&mut admitted, frame, |_, bytes| {
                 assert_eq!(bytes, round.to_le_bytes());
             });
             core.handle_rest(pair.now, &admitted, frame);
         }
         pair.run(Duration::from_micros(50));
     }
+    assert_eq!(passed_count, sent_count);
 }
 
 #[test]
