@@ -142,14 +142,12 @@ impl Meeting {
         let for_thread = Arc::clone(&queues);
         let (started, is_started) = mpsc::sync_channel(1);
         let thread = spawn_quiet("portolan-meet", move || {
-            let reactor = Reactor::new(for_thread, theirs, directory, auth, ports);
-            let (mut reactor, result) = match reactor {
-                Ok(reactor) => (Some(reactor), Ok(())),
-                Err(errno) => (None, Err(errno)),
-            };
-            let _ = started.send(result);
-            if let Some(reactor) = &mut reactor {
-                reactor.run();
+            match Reactor::new(for_thread, theirs, directory, auth, ports) {
+                Ok(mut reactor) => {
+                    let _ = started.send(Ok(()));
+                    reactor.run();
+                }
+                Err(errno) => _ = started.send(Err(errno)),
             }
         });
         let thread = thread.map_err(system)?;
