@@ -42,10 +42,13 @@ pub(super) fn serve(sampler: &mut Sampler, address: &str) -> Result<()> {
         } else if let Some(request) = server.recv_timeout(WAIT_MAX)? {
             let (text, writing) = (text(&sampler.take()), Arc::clone(&writing));
             // A reader may stop reading.
-            std::thread::spawn(move || {
+            let spawned = std::thread::Builder::new().spawn(move || {
                 respond(request, &text);
                 drop(writing);
             });
+            if let Err(error) = spawned {
+                log::warn!("a reader of the figures gets no answer: {error}");
+            }
         }
     }
     if let Some(path) = socket {
