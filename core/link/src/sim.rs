@@ -46,7 +46,7 @@ pub struct SimParams {
     /// for no limit.
     pub rate_bytes_per_sec: Option<NonZeroU64>,
     /// Further stages between a sender and its cable, such as buses and network interfaces. Each
-    /// forwards a frame once it has it whole, at the rate of the cables. Needs a rate. Default 0.
+    /// forwards a frame once all of it has arrived, at the rate of the cables. Needs a rate. Default 0.
     pub stage_count: usize,
     /// Bytes that each frame occupies on a cable beside its own. Default 66: the headers of
     /// Ethernet, IPv4 and UDP, with preamble and gap.

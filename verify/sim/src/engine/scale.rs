@@ -15,7 +15,7 @@ mod traffic;
 
 pub use compare::{CompareRow, compare};
 
-use crowd::Surroundings;
+use crowd::CrowdConfig;
 use crowd::{LATENCY_NS, RATE_BYTES_PER_SEC, TURN_NS};
 use portolan::binding::simulated::SimStats;
 use programs::{Load, Rank, Sender, Shared};
@@ -92,7 +92,7 @@ pub fn all_to_all(nodes: u32, partners: u32) -> ScaleRow {
     let before = resident_len();
     let shared = Shared::new(nodes);
     let targets = |node: u32| (1..=partners).map(|step| (node + step) % nodes).collect();
-    let mut crowd = Sender::crowd(nodes, &shared, load, &Surroundings::default(), targets);
+    let mut crowd = Sender::crowd(nodes, &shared, load, &CrowdConfig::default(), targets);
     crowd.run_until_done();
     let wire_ns = frame_ns(load.len) * u64::from(partners);
     let mut row = shared.row(&crowd, wire_ns + LATENCY_NS);
@@ -125,13 +125,7 @@ pub fn incast(senders: u32, is_long: bool) -> ScaleRow {
     let before = resident_len();
     let shared = Shared::new(senders + 1);
     let targets = |node: u32| if node == 0 { Vec::new() } else { vec![0] };
-    let mut crowd = Sender::crowd(
-        senders + 1,
-        &shared,
-        load,
-        &Surroundings::default(),
-        targets,
-    );
+    let mut crowd = Sender::crowd(senders + 1, &shared, load, &CrowdConfig::default(), targets);
     crowd.run_until_done();
     let bytes = u64::from(load.count) * load.len as u64;
     let payload_max = 1400;
@@ -179,7 +173,7 @@ pub fn rolling_failure(nodes: u32) -> ScaleRow {
     let before = resident_len();
     let shared = Shared::new(nodes);
     let targets = |node: u32| (1..=8).map(|step| (node + step) % nodes).collect();
-    let mut crowd = Sender::crowd(nodes, &shared, load, &Surroundings::default(), targets);
+    let mut crowd = Sender::crowd(nodes, &shared, load, &CrowdConfig::default(), targets);
     for (index, node) in (0..nodes).step_by(100).enumerate() {
         crowd.kill_at(1_000_000 + 500_000 * index as u64, node);
     }

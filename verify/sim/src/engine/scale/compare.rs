@@ -20,7 +20,7 @@ pub struct CompareRow {
     pub ratio: Option<f64>,
     /// Median and 99th percentile of the slowdown, by length of the messages.
     pub slowdowns: [(f64, f64); CLASS_LENS.len() + 1],
-    /// Frames sent; for Portolan with acknowledgements and all others.
+    /// Frames sent. Portolan's include acknowledgements and handshakes.
     pub frames: u64,
     /// Frames lost at a full buffer.
     pub overflowed: u64,

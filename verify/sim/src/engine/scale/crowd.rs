@@ -83,13 +83,13 @@ pub(super) struct Crowd<M> {
 
 /// Network of a crowd, and the settings of its processes.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub(super) struct CrowdConfig {
     pub(super) net: SimParams,
     pub(super) options: BTreeMap<String, String>,
 }
 
-impl Default for Surroundings {
-    fn default() -> Surroundings {
+impl Default for CrowdConfig {
+    fn default() -> CrowdConfig {
         let latency = Duration::from_nanos(LATENCY_NS);
         let net = SimParams {
             delay: (latency, latency),
@@ -98,7 +98,7 @@ impl Default for Surroundings {
             ..SimParams::default()
         };
         let options = BTreeMap::new();
-        Surroundings { net, options }
+        CrowdConfig { net, options }
     }
 }
 
@@ -106,11 +106,11 @@ impl<M: Member> Crowd<M> {
     /// Creates `nodes` processes with the start function `create`.
     pub(super) fn new(
         nodes: u32,
-        surroundings: &Surroundings,
+        crowd_config: &CrowdConfig,
         mut create: impl FnMut(u32, SimulatedConfig) -> M,
     ) -> Crowd<M> {
         let mut crowd = Crowd {
-            net: SimNet::new(1, surroundings.net.clone()),
+            net: SimNet::new(1, crowd_config.net.clone()),
             outbox: Outbox::default(),
             places: Vec::new(),
             queue: BinaryHeap::new(),
@@ -127,7 +127,7 @@ impl<M: Member> Crowd<M> {
                     outbox: Arc::clone(&crowd.outbox),
                 }),
                 seed: u64::from(node) + 1,
-                options: surroundings.options.clone(),
+                options: crowd_config.options.clone(),
             };
             crowd.places.push(Place {
                 member: Some(create(node, config)),

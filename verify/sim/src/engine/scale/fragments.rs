@@ -3,9 +3,9 @@
 //! GAMMA and Gigabit Ethernet.
 //!
 //! Two endpoints are connected by three stages of 1 Gb/s: a bus, a cable, and the other end's bus.
-//! Each stage forwards a frame once it has it whole, like the paper's machines.
+//! Each stage forwards a frame once all of it has arrived, as in the paper's machines.
 
-use super::crowd::Surroundings;
+use super::crowd::CrowdConfig;
 use super::programs::{Load, Sender, Shared};
 use portolan::binding::model::{PathModel, Stage, Stages};
 use portolan::binding::simulated::SimParams;
@@ -149,17 +149,17 @@ fn row(len: usize) -> FragmentsRow {
             len,
             gap_ns: LONE_GAP_NS,
         };
-        run(load, &surroundings(policy)).0.delay_us()
+        run(load, &crowd_config(policy)).0.delay_us()
     });
     let load = Load {
         count: u32::try_from(STREAM_LEN / len).unwrap_or(u32::MAX),
         len,
         gap_ns: 0,
     };
-    let mut short = surroundings("whole");
+    let mut short = crowd_config("whole");
     short.net.frame_len_max = SHORT_FRAME_LEN;
-    let streams = [surroundings("whole"), surroundings(&table), short];
-    let streams = streams.map(|surroundings| run(load, &surroundings));
+    let streams = [crowd_config("whole"), crowd_config(&table), short];
+    let streams = streams.map(|crowd_config| run(load, &crowd_config));
     let rate = |shared: &Shared| len as f64 / shared.interval_us();
     FragmentsRow {
         len,
@@ -170,8 +170,8 @@ fn row(len: usize) -> FragmentsRow {
     }
 }
 
-fn surroundings(fragments: &str) -> Surroundings {
-    Surroundings {
+fn crowd_config(fragments: &str) -> CrowdConfig {
+    CrowdConfig {
         net: SimParams {
             delay: (LATENCY, LATENCY),
             rate_bytes_per_sec: NonZeroU64::new(RATE_BYTES_PER_SEC),
@@ -185,10 +185,10 @@ fn surroundings(fragments: &str) -> Surroundings {
 }
 
 /// Sends `load` from one endpoint to the other. Returns the record, and the frames of both.
-fn run(load: Load, surroundings: &Surroundings) -> (Shared, u64) {
+fn run(load: Load, crowd_config: &CrowdConfig) -> (Shared, u64) {
     let shared = Shared::new(2);
     let targets = |node: u32| if node == 0 { vec![1] } else { Vec::new() };
-    let mut crowd = Sender::crowd(2, &shared, load, surroundings, targets);
+    let mut crowd = Sender::crowd(2, &shared, load, crowd_config, targets);
     crowd.run_until_done();
     // The last messages and acknowledgements arrive.
     crowd.run_for(LONE_GAP_NS);

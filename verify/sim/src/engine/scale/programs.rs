@@ -5,7 +5,7 @@
     reason = "an endpoint sends the program's memory by address"
 )]
 
-use super::crowd::{Crowd, Member, Surroundings};
+use super::crowd::{Crowd, CrowdConfig, Member};
 use super::{ScaleRow, overflowed};
 use portolan::binding::simulated::{
     SimulatedConfig, SimulatedEndpoint, SimulatedJob, SimulatedNode, virtual_ns,
@@ -165,7 +165,7 @@ impl Sender {
         nodes: u32,
         shared: &Shared,
         load: Load,
-        surroundings: &Surroundings,
+        crowd_config: &CrowdConfig,
         targets: impl Fn(u32) -> Vec<u32>,
     ) -> Crowd<Sender> {
         let mut expected = vec![0_i64; nodes as usize];
@@ -177,7 +177,7 @@ impl Sender {
             expected.fill(0);
         }
         let mut addresses = Vec::new();
-        let mut crowd = Crowd::new(nodes, surroundings, |node, config| {
+        let mut crowd = Crowd::new(nodes, crowd_config, |node, config| {
             let sender = Sender::new(node, config, load, expected[node as usize], shared);
             addresses.push(sender.endpoint.address());
             sender
@@ -326,7 +326,7 @@ pub(super) struct Rank {
 
 impl Rank {
     pub(super) fn crowd(nodes: u32, shared: &Shared, is_barrier: bool, rounds: u32) -> Crowd<Rank> {
-        Crowd::new(nodes, &Surroundings::default(), |node, config| {
+        Crowd::new(nodes, &CrowdConfig::default(), |node, config| {
             let place = SimulatedJob {
                 rank: node,
                 size: nodes,

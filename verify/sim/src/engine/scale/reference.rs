@@ -4,7 +4,7 @@
 //! Cables and switch are those of the crowds. The switch marks frames above a threshold. A host
 //! needs no processor time, an acknowledgement of each frame takes only the latency and its time on
 //! one cable, and the flow of each pair of hosts is open from the start. Losses are detected by the
-//! first later frame that arrives, or by a timeout. So the figures are bounds of these controls.
+//! first later frame that arrives, or by a timeout. So the figures are the least times of these controls.
 
 mod control;
 

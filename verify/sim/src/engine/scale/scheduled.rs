@@ -5,7 +5,7 @@
     reason = "an endpoint sends the program's memory by address"
 )]
 
-use super::crowd::{Crowd, Member, Surroundings};
+use super::crowd::{Crowd, CrowdConfig, Member};
 use super::overflowed;
 use super::reference::Outcome;
 use super::traffic::{Message, Traffic};
@@ -40,8 +40,8 @@ pub(super) fn run(traffic: &Traffic) -> Outcome {
     for message in &traffic.messages {
         expected[message.to as usize] += 1;
     }
-    let surroundings = Surroundings::default();
-    let mut crowd = Crowd::new(traffic.hosts, &surroundings, |node, config| {
+    let crowd_config = CrowdConfig::default();
+    let mut crowd = Crowd::new(traffic.hosts, &crowd_config, |node, config| {
         let member = Scheduled::new(config, expected[node as usize], &ends);
         addresses.push(member.endpoint.address());
         member
