@@ -377,12 +377,12 @@ pub(crate) struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     request: Request,
     has_ended: bool,
-    /// Set if the program knows the request, and may wait for it again.
+    /// Set for a request of the program, which may wait for it again.
     is_kept: bool,
 }
 
 impl<'a> Waiting<'a> {
-    /// Waits for a request that only this future knows.
+    /// Waits for a request of a method. It is abandoned if the future is dropped.
     pub(crate) fn new(shared: &'a Arc<Shared>, request: Request) -> Waiting<'a> {
         shared.locked().await_request(request);
         shared.ring();

@@ -260,7 +260,8 @@ pub struct SingleStep {
 pub struct FrameStep {
     /// Maximum message length of the step in bytes; 0 ends the table.
     pub message_len_max: u64,
-    /// Maximum message bytes in a frame, at least [`FRAME_PAYLOAD_LEN_MIN`]; 0 for whole frames.
+    /// Message bytes in a frame, at least [`FRAME_PAYLOAD_LEN_MIN`]; 0 for whole frames. A frame may
+    /// have a few more, so that the last one has room for an acknowledgement.
     pub payload_len: usize,
 }
 

@@ -325,7 +325,7 @@ impl Core {
     /// the next of its lane and its port delivers in place. `head` is the argument that was passed
     /// to [`Core::admit`]. Returns the number of messages.
     ///
-    /// `pass` cannot change the core, so the peer and the port are looked up once.
+    /// `pass` cannot change the core, so one lookup of the peer and of the port serves all messages.
     #[inline(always)]
     pub fn pass_in_place(
         &mut self,

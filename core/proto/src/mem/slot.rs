@@ -9,9 +9,10 @@ use alloc::vec::Vec;
 /// Length in bytes of the longest message that is cut into fragments in a buffer.
 pub(crate) const FRAGMENTED_LEN_MAX: usize = 64 * 1024;
 
-/// Length in bytes of a buffer for runs. It holds the fragments of two longest messages in the
-/// shortest frames: 137 frames of 512 bytes per message, the last one padded. Two such buffers hold
-/// the frames of any call.
+/// Length in bytes of a buffer for runs. It holds the fragments of two longest messages in frames of
+/// 512 bytes, the least of a path: 137 per message, the last one padded. One such message in the
+/// shortest frames that the choice allows has 509, of 92 KB together. Two such buffers hold the
+/// frames of any call.
 pub(crate) const RUNS_LEN: usize = 144 * 1024;
 
 /// Buffer lengths in bytes: a frame of ordinary Ethernet, a jumbo frame, and runs; then single

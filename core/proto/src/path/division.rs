@@ -39,8 +39,8 @@ impl Path {
         let mut division = Division::WHOLE;
         if self.is_quiet(ctx.limits().ack_every) {
             division.batch_len = ctx.choice().single_batch_len(len as u64);
-            // Short frames cost the sender more than pieces do. A message behind others in flight
-            // is part of a stream, which they would slow down.
+            // Short frames cost the sender more than pieces do. A message behind frames in flight
+            // is part of a stream, which short frames would slow down.
             let choice = ctx.choice();
             if self.unacked.is_empty() && choice.frames_on.is_none_or(|link| link == self.link) {
                 division.payload_len_max = choice.single_payload_len(len as u64);

@@ -170,7 +170,7 @@ impl Paths {
         let Some(likely) = only.or(raw).filter(|path| path.probe.has_measured()) else {
             return false;
         };
-        // A path whose peer sleeps has few measurements for seconds; one is enough.
+        // If the peer sleeps, a path has few measurements for seconds; one is enough.
         networks.all(|path| {
             path.likely_rtt()
                 .is_some_and(|rtt| Some(rtt) >= likely.likely_rtt())

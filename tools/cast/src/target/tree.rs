@@ -160,8 +160,8 @@ impl Tree {
     }
 
     /// Opens a file of the unfinished copy if it can be continued. A file with several names is
-    /// refused, because the others would change with it, and so is one behind a symbolic link, which
-    /// may be anywhere.
+    /// refused, because it would change under its other names. A file behind a symbolic link, which
+    /// may be anywhere, is refused too.
     fn open_part(&self, path: &Path) -> Option<File> {
         let below = path.strip_prefix(&self.part).ok().filter(|_| self.resume)?;
         let left = open_beneath(&self.part, below, OFlags::empty()).ok()?;
